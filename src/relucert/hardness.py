@@ -151,7 +151,7 @@ def minimum_cover(universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable
 def _read(
     universe: Iterable[Hashable], sets: Sequence[Iterable[Hashable]]
 ) -> tuple[list[Hashable], list[frozenset[Hashable]]]:
-    """The elements in their order, and the sets; refuses what is no instance of set cover."""
+    """The elements in their order, and the sets; anything that is no instance of set cover is refused."""
     if isinstance(sets, (Set, Mapping)):
         raise InputError("the sets are known by their positions: give them as a list")
     try:

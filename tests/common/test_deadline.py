@@ -174,8 +174,8 @@ def test_no_mode_of_pytorch_is_left_behind_when_time_ends(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("kind", ["linear", "convolution", "transposed convolution"])
 def test_products_of_many_rows_end_on_time(kind: str, batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer may take longer than a whole time limit: a hundred seconds here."""
-    monkeypatch.setattr("relucert.network.linear.PART_WORK", 2**10)
-    monkeypatch.setattr("relucert.network.convolution.PART_BYTES", 2**10)
+    monkeypatch.setattr("relucert.network.linear.CHUNK_WORK", 2**10)
+    monkeypatch.setattr("relucert.network.convolution.CHUNK_BYTES", 2**10)
     generator = torch.Generator().manual_seed(0)
     kernels = torch.randn(3, 2, 2, 2, generator=generator)
     convolution = Convolution(kernels, torch.zeros(3), (4, 4), (1, 1), (0, 0, 0, 0), (1, 1), 1)
@@ -207,7 +207,7 @@ def test_unit_forms_are_spread_on_time(indices: Tensor | None, monkeypatch: pyte
     count = 32 if indices is None else len(indices)
     units = Units(indices, torch.rand(2, count, generator=generator))
     whole = convolution.spread(units, (2, 4, 4), torch.float32)
-    monkeypatch.setattr("relucert.network.operation.PART_BYTES", 2**9)
+    monkeypatch.setattr("relucert.network.operation.CHUNK_BYTES", 2**9)
     parts = convolution.spread(units, (2, 4, 4), torch.float32)
     assert isinstance(whole, Tensor)
     assert isinstance(parts, Tensor)

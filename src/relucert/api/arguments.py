@@ -79,7 +79,7 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Posed:
-    """Checked questions about the images: the network as it is evaluated, what it was loaded from, and the region."""
+    """Checked questions about images, with the network as it is evaluated, its source, and the shape of the regions."""
 
     arguments: Arguments
     network: Network

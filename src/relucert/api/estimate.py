@@ -239,7 +239,7 @@ def _remark(question: Question, rivals: dict[int, _Rival], weakest: int) -> str 
 
 
 def _against(question: Question, numbers: list[int]) -> str:
-    """Some rivals, or rows of a stated property, in words."""
+    """These rivals, or rows of a stated property, in words."""
     return f"{'of row' if question.label is None else 'against class'} {', '.join(map(str, numbers))}"
 
 

@@ -182,7 +182,7 @@ class _RobustnessAnswerer:
 
 @dataclass(eq=False)
 class _RobustnessSearch:
-    """One question about an image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
+    """The verification of one image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
     network: Network
     bounded: Network

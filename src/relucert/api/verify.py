@@ -145,7 +145,7 @@ class _Open(NamedTuple):
 
 @dataclass(eq=False)
 class _Verification:
-    """One verification: cheap bounds, attacks, then branch and bound, until one of them settles the query."""
+    """The verification of a query: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
     network: Network
     query: Query

@@ -27,7 +27,7 @@ class NearestProgram(Protocol):
     def add(self, rows: Array, least: Array) -> None: ...
 
     def solve(self, seconds: float) -> Nearest | None:
-        """None unless the solver says that it found the optimum."""
+        """The solution; None unless the solver says that it is optimal."""
 
 
 def nearest_program(norm: Norm, low: Array, high: Array) -> NearestProgram:

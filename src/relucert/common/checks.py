@@ -15,7 +15,7 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # bytes, of a m
 
 
 def shown(value: object) -> str:
-    """A value in a message: its representation, cut short, or for an array or a tensor what it holds."""
+    """A value in a message: its representation, cut short; of an array or a tensor, type, dtype and shape."""
     shape = getattr(value, "shape", None)
     if hasattr(value, "dtype") and shape:
         return f"{type(value).__name__} of {value.dtype}, shape {tuple(shape)}"

@@ -1,4 +1,4 @@
-"""When the time for an answer is over: one deadline around all the work on it, however deep that work goes.
+"""The deadline of an answer: one around all the work on it, however deep that work goes.
 
 Who has a time limit opens `until`. Loops over costly steps, such as the layers of a pull-back, call `check_time`, which
 raises `TimeUp` once time is over. Who opened it catches that and answers with what is proven by then. A deadline ends
@@ -22,7 +22,7 @@ class TimeUp(Exception):  # noqa: N818 - no error: what is proven by then is kep
 
 @contextmanager
 def until(ends: float) -> Iterator[None]:
-    """Sets a deadline, `ends` on the monotonic clock, for what is done within; an earlier one around it stays.
+    """Sets a deadline, `ends` on the monotonic clock, for the work within this context; an earlier one around it stays.
 
     Never to be opened around a `yield` of an answer: who takes the answer would work within it.
     """

@@ -8,12 +8,12 @@ from torch import Tensor
 from relucert.common.deadline import check_time
 
 SLICE_BYTES = 2**18  # of a slice, which stays in a core's cache
-PART_BYTES = 2**27  # that a step of a product may hold at once
-PART_WORK = 2**33  # multiplications of one matrix product: less than half a second of one core
+CHUNK_BYTES = 2**27  # memory of one chunk of a product
+CHUNK_WORK = 2**33  # multiplications of one matrix product: less than half a second of one core
 
 
 def slices(values: Tensor, dim: int) -> Sequence[Tensor]:
-    """Slices along a dimension, each small enough that what is computed of it stays in the cache."""
+    """Slices along a dimension, each small enough to stay in the cache with the results of an operation on it."""
     size = values.numel() * values.element_size()
     if size <= 2 * SLICE_BYTES:
         return (values,)
@@ -26,15 +26,15 @@ def absolute_sum(values: Tensor, dim: int) -> Tensor:
     return torch.stack([piece.abs().sum(dim) for piece in slices(values, dim)]).sum(0)
 
 
-def in_parts(function: Callable[[Tensor], Tensor], rows: Tensor, step: int) -> Tensor:
+def in_chunks(function: Callable[[Tensor], Tensor], rows: Tensor, step: int) -> Tensor:
     """Applies a function to rows, at most `step` of them at once; each row's result depends on that row alone.
 
-    Raises TimeUp between two parts once time is over.
+    Raises TimeUp between two chunks once time is over.
     """
     if len(rows) <= step:
         return function(rows)
-    parts = []
-    for part in rows.split(max(1, step)):
+    results = []
+    for chunk in rows.split(max(1, step)):
         check_time()
-        parts.append(function(part))
-    return torch.cat(parts)
+        results.append(function(chunk))
+    return torch.cat(results)

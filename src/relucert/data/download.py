@@ -23,7 +23,7 @@ DownloadProgress = Callable[[str, int, int], None]
 
 TIMEOUT = 30  # seconds without a byte
 BLOCK = 2**16  # bytes read at once
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")  # hosts that plain http is allowed to
 
 
 class _UnavailableError(Exception):
@@ -31,7 +31,7 @@ class _UnavailableError(Exception):
 
 
 def fetch(original: Original, path: Path, progress: DownloadProgress | None = None) -> None:
-    """Downloads a file from the first mirror that has it; if none has, what is at the path stays as it was."""
+    """Downloads a file from the first mirror that has it; if none has, a file at the path stays as it was."""
     failures = []
     for mirror in original.mirrors:
         try:

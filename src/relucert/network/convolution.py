@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows, from_columns, to_columns
 from relucert.common.deadline import check_time
-from relucert.common.slicing import PART_BYTES, in_parts
+from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
@@ -74,7 +74,7 @@ class Convolution(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         batch, images = inputs[0].shape[:-3], inputs[0].reshape(-1, *inputs[0].shape[-3:])
         column_bytes = self.groups * self._rows.shape[2] * self._positions * images.element_size()
-        sums = in_parts(self._sums, images, PART_BYTES // column_bytes)
+        sums = in_chunks(self._sums, images, CHUNK_BYTES // column_bytes)
         return sums.reshape(*batch, -1, *self._output_size)
 
     def _sums(self, images: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class Convolution(Affine):
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
         form_bytes = max(1, int(coefficients[:, :1].numel() * self.products)) * coefficients.element_size()
         parts = []
-        for part in coefficients.split(max(1, PART_BYTES // form_bytes), 1):
+        for part in coefficients.split(max(1, CHUNK_BYTES // form_bytes), 1):
             check_time()
             parts.append(self._transposed(part))
         image = torch.cat(parts, 1) if len(parts) > 1 else parts[0]

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.forms import Rows, Shape
-from relucert.common.slicing import PART_WORK, in_parts
+from relucert.common.slicing import CHUNK_WORK, in_chunks
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, Units, differentiable
 from relucert.network.registry import register
@@ -36,10 +36,10 @@ class Linear(Affine):
 
     def linear(self, *inputs: Tensor) -> Tensor:
         rows = inputs[0]
-        if rows.numel() * len(self.weight) <= PART_WORK:
+        if rows.numel() * len(self.weight) <= CHUNK_WORK:
             return functional.linear(rows, self.weight)
-        step = PART_WORK // self.weight.numel()
-        sums = in_parts(lambda part: functional.linear(part, self.weight), rows.flatten(0, -2), step)
+        step = CHUNK_WORK // self.weight.numel()
+        sums = in_chunks(lambda chunk: functional.linear(chunk, self.weight), rows.flatten(0, -2), step)
         return sums.reshape(*rows.shape[:-1], -1)
 
     def magnitude(self, *inputs: Tensor) -> Tensor:

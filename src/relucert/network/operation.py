@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from relucert.arithmetic.forms import LinearForms, Rows, Shape
 from relucert.common.deadline import check_time
-from relucert.common.slicing import PART_BYTES
+from relucert.common.slicing import CHUNK_BYTES
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
 
@@ -226,7 +226,7 @@ class Affine(Operation):
         """
         size, members = prod(shape), 1 if units.scale is None else len(units.scale)
         images = []
-        for part in units.split(max(1, PART_BYTES // (members * size * dtype.itemsize)), size):
+        for part in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
             check_time()
             images.append(self.linear(part.dense(size, dtype).unflatten(-1, shape)))
         return torch.cat(images, 1) if len(images) > 1 else images[0]

@@ -101,7 +101,7 @@ def rivals(target: TargetLike, scores: Tensor, labels: Tensor, seed: int) -> Ten
 
 
 def _each(targets: tuple[int, ...], labels: Tensor) -> Tensor:
-    """One target per image: (batch, 1)."""
+    """The rivals of images that have a target each: (batch, 1)."""
     if len(targets) != len(labels):
         raise InputError(f"targets must be one per image, {len(labels):,} in all, not {len(targets):,}")
     for image, (target, label) in enumerate(zip(targets, labels.tolist(), strict=True)):

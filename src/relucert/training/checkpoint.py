@@ -23,7 +23,7 @@ KEY = "relucert-training"  # of a checkpoint's metadata
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch of a training.
+    """Report of one epoch of a training.
 
     stage: the network that is trained, "teacher" or "network"; loss: the mean over the training images; accuracy,
     validation: the shares of training and validation images classified correctly, None without validation images.

@@ -14,7 +14,7 @@ from relucert.report.reading import Kind
 
 @dataclass(frozen=True)
 class Ranking:
-    """One method over its images: how many have an answer, their mean, and the mean time.
+    """The results of one method over all images: how many have an answer, their mean, and the mean time.
 
     Where every rival of an image has a question of its own, the image's answer is the least over its rivals, its time
     is the sum, and it counts only if every rival has an answer. A misclassified image counts nowhere.

@@ -145,7 +145,7 @@ class TableJob:
         return {name: network_mark(subject.network.evaluated_in(inference)) for name, subject in self.subjects.items()}
 
     def recall(self, notes: Mapping[str, str], again: bool) -> None:
-        """Gives up at once what was too slow in earlier runs, unless everything is asked again."""
+        """Gives up the courses that were too slow in earlier runs, unless everything is asked again."""
         self.noted = set(notes)
         for query in {question.course: question for question in self.questions}.values():
             seconds, _, reason = notes.get(self._note(query), "-1").partition(" ")

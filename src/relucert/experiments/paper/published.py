@@ -12,13 +12,13 @@ from typing import Any
 from relucert.errors import InputError
 
 FILE = "published.json"
-TABLES = ("toy", "large", "defences")
+TABLES = ("toy", "large", "defences")  # small networks, large ones, and those of defences
 TABLE_METHODS = {
     "toy": ("fast-lin", "crown", "alpha", "fast-lip", "op-norm", "lp", "lp-full", "exact", "clever", "attack"),
     "large": ("fast-lin", "crown", "fast-lip", "op-norm", "lp", "clever", "attack"),
     "defences": ("fast-lin", "crown", "fast-lip"),
 }
-PROGRAMS = ("lp", "lp-full")
+PROGRAMS = ("lp", "lp-full")  # the methods that solve linear programs
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PublishedLine:
     seconds: dict[str, float]
 
     def sound(self, method: str) -> bool:
-        """Whether the published number is a bound: the linear programs for p = 2 and 1 searched one side only."""
+        """Whether the published number is a bound: the linear programs for p = 2 and 1 searched one direction only."""
         return method not in PROGRAMS or self.norm == "inf"
 
 

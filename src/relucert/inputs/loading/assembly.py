@@ -250,11 +250,11 @@ class Assembly:
         return self._append(Scale(stored, divide=True), fitting)
 
     def reshape(self, value: Operand, full_shape: Shape) -> int:
-        """The same numbers in the same order; `full_shape` has the batch first."""
+        """The value in another shape, its numbers in the same order; `full_shape` has the batch first."""
         return self.reshaped(value, self.without_batch(full_shape))
 
     def reshaped(self, value: Operand, after: Shape) -> int:
-        """The same numbers in the same order; `after` is without the batch."""
+        """The value in another shape, its numbers in the same order; `after` is without the batch."""
         index = computed_value(value)
         if index and isinstance(self._nodes[index - 1].operation, Reshape):
             (index,) = self._nodes[index - 1].inputs

@@ -21,7 +21,7 @@ PLENTY = 2**18  # numbers that the inputs of one scale have at the most, where m
 SLICE_BYTES = 2**24  # of the largest value, at the inputs that are run at once
 FAR = (1e4, -1e16, 1e40, -1e100)
 """Scales of one more input each, where no value leaves the precision: clips far out act there, too, on either side."""
-FAR_WITH_SQUARES = (1e2, -1e3)
+FAR_WITH_SQUARES = (1e2, -1e3)  # these scales for networks with squares
 ROOM = 2.0**-20  # share of a precision's largest number that values may reach there
 STAGE = "comparison with the original"
 DOMAINS = (Log, Sqrt, Reciprocal)  # activations that are not defined everywhere

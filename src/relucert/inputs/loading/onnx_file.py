@@ -37,10 +37,9 @@ OLDEST = 7
 TOO_NEW = "under development"
 """What onnxruntime says about operator sets that are newer than itself."""
 
-DOMAINS = ("", "ai.onnx")
-
-INPUTS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
-RANDOM = ("Random", "Bernoulli", "Multinomial")
+DOMAINS = ("", "ai.onnx")  # of ONNX's own operators
+INPUTS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)  # the types that inputs may have
+RANDOM = ("Random", "Bernoulli", "Multinomial")  # how the names of random operators begin
 
 
 def load_onnx(path: Path, input_shape: Shape | None, report: Report = silent) -> Network:

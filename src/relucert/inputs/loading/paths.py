@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relucert.errors import LoadError
 
-PICKLES = (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".ckpt", ".bin")
+PICKLES = (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".ckpt", ".bin")  # suffixes of files that are never opened
 _ZIP = b"PK\x03\x04"
 _PROTOCOLS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 
@@ -37,7 +37,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _pickled(path: Path) -> str:
-    """Why the archive or pickle is not opened, and the two lines of code that make something loadable of it."""
+    """The error about an archive or a pickle, which is not opened, with the code that makes it loadable."""
     entries = _entries(path)
     content, source = "a state dictionary or the like", "module"
     line = f"module = MyModule(); module.load_state_dict(torch.load({str(path)!r}, weights_only=True))"

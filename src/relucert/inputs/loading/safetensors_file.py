@@ -35,8 +35,8 @@ from relucert.network.fingerprint import rounding_marks
 
 FORMAT, OLDER = 2, 1
 ENTRY = "relucert"
-TEXTS = ("remarks", "real_only")
-MARKS = ("exact", "roundings")
+TEXTS = ("remarks", "real_only")  # entries of the network that are lists of texts
+MARKS = ("exact", "roundings")  # optional entries of a node
 SIZE = 8  # bytes that tell the length of the header, which is a multiple of them
 OPTIONAL = ("input_range", "picture_shape", "remarks", "real_only")  # present where there is something to say
 
@@ -65,7 +65,7 @@ def save_safetensors(network: Network, path: Path, about: Mapping[str, str]) -> 
 
 
 def _ordered(content: bytes) -> bytes:
-    """The same file with its texts in the order of their names: safetensors puts them into any order."""
+    """The content of a file with its texts sorted by their names: safetensors puts them into any order."""
     start = SIZE + int.from_bytes(content[:SIZE], "little")
     header = json.loads(content[SIZE:start])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -180,7 +180,7 @@ def _node(entry: object, tensors: dict[str, Tensor], where: str) -> Node:
 
 
 def _marks(entry: Mapping[str, Any], operation: Operation, where: str) -> tuple[bool, int | None]:
-    """What a node says about its roundings: nothing that makes them fewer, but for `exact`."""
+    """Whether a node is exact, and its stated roundings, which must be more than those of its operation."""
     exact, roundings = entry.get("exact", False), entry.get("roundings")
     if not isinstance(exact, bool):
         raise LoadError(f"{where} must be exact or not, which is true or false")

@@ -1,4 +1,4 @@
-"""One pass over a foreign graph that translates what is supported and collects everything that is refused."""
+"""The pass over a foreign graph that translates supported operators and collects everything that is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keeps_only_order(network: Network) -> bool:
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """One foreign node: `result = operator(sources)`.
+    """A node of a foreign graph: `result = operator(sources)`.
 
     location: the layer or node that it belongs to, for error messages.
     translate: makes the operand; None for an unknown operator.

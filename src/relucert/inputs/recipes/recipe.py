@@ -59,7 +59,8 @@ class Adversarial:
 
 @dataclass(frozen=True)
 class Certified:
-    """Training on an upper bound of the loss within a radius, mixed with the plain loss.
+    """Certified training on an upper bound of the loss within a radius (IBP training with intervals), mixed with the
+    plain loss.
 
     Attributes:
         epsilon: The radius that is to be certified; a fraction, as "8/255", is rounded up.

@@ -19,7 +19,7 @@ from relucert.errors import RemarkWarning, StoreError, warn
 from relucert.inputs.storage.codec import decode, encode
 from relucert.inputs.storage.journal import Journal, Record
 
-FORMAT = 1
+FORMAT = 1  # of the file
 SUFFIX = ".answers"  # of a store beside the file that is made from it
 ANSWER = "answer"  # the key of a record's answer; all other keys say what the answer is about
 ANEW = "name another file, or start anew with --overwrite (in Python, remove it)"

@@ -36,6 +36,6 @@ def pair(numbers: Sequence[int], missing: int) -> Pair:
 
 
 def repeated(numbers: int | Sequence[int], axes: int) -> list[int]:
-    """One number for each axis, where one may stand for all."""
+    """A list of one number per axis; a single number is repeated for all axes."""
     by_axis = [numbers] if isinstance(numbers, int) else list(numbers)
     return by_axis * axes if len(by_axis) == 1 else by_axis

@@ -1,4 +1,4 @@
-"""One ONNX node, and a rule for an operator."""
+"""The types of a call of an ONNX operator and of a rule that translates it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRECISIONS: dict[int, torch.dtype] = {
 
 @dataclass(frozen=True)
 class OnnxCall:
-    """One node: its inputs in order, None where one is left out, and its attributes.
+    """A node of an ONNX graph: its inputs in order, None where one is left out, and its attributes.
 
     run: the node itself, with some inputs replaced by their positions; its result, or the one of several that is used.
     version: of the operator set.
@@ -78,7 +78,7 @@ class OnnxCall:
 
 @dataclass(frozen=True)
 class OnnxRule:
-    """How to translate an operator, the attributes the translation uses, and those accepted with one value only.
+    """The translation of an operator, the attributes that it uses, and those that it accepts with one value only.
 
     keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
     several: of several results any may be used, not the first one alone.

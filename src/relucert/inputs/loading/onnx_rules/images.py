@@ -45,7 +45,7 @@ def _transposed_convolution(assembly: Assembly, call: OnnxCall) -> Operand:
 def _cut(
     geometry: Geometry, sizes: Sequence[int], outputs: Sequence[int], kernel: Sequence[int], extra: Sequence[int]
 ) -> Padding:
-    """What a transposed convolution has to cut off, before and after each axis, for its result to have these sizes."""
+    """The padding, before and after each axis, with which a transposed convolution has outputs of these sizes."""
     before, after = [], []
     for axis, size in enumerate(sizes):
         extent = geometry.dilation[axis] * (kernel[axis] - 1) + 1

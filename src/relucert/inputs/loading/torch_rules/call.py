@@ -1,4 +1,4 @@
-"""One call of an ATen operator, and a rule for an operator."""
+"""The types of a call of an ATen operator and of a rule that translates it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class TorchCall:
-    """One call of an operator.
+    """A call of an ATen operator.
 
     arguments: by their schema names; shape: of its result, batch first.
     run: the operator itself, with some arguments replaced; its result, or the one of several that is used.
@@ -63,7 +63,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class TorchRule:
-    """How to translate an operator, and the arguments the translation uses; any other must have its default value.
+    """The translation of an operator, and the arguments that it uses; any other must have its default value.
 
     arguments: None where it uses all of them, since it runs the operator itself.
     keeps_order: the operator only keeps the order of the class scores; as the last one it is left out.
