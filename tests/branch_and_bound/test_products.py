@@ -13,11 +13,11 @@ from relucert.branch_and_bound.products import FEWEST_NUMBERS, Product
 def test_products_are_those_with_the_matrix(shape: tuple[int, int], share: float) -> None:
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < share)
-    forms, values = torch.randn(7, shape[0], generator=generator), torch.randn(7, shape[1], generator=generator)
+    forms, values = torch.randn(shape[0], 7, generator=generator), torch.randn(shape[1], 7, generator=generator)
     sent = ForkingPickler.loads(ForkingPickler.dumps(Product(matrix)))
     assert isinstance(sent, Product)
     for product in (Product(matrix), sent):
-        torch.testing.assert_close(product.add_pulled(None, forms), forms @ matrix)
-        torch.testing.assert_close(product.add_pulled(values.clone(), forms), values + forms @ matrix)
-        torch.testing.assert_close(product.add_values(forms.clone(), values), forms + values @ matrix.T)
-    assert not product.add_pulled(None, forms[:0]).numel()
+        torch.testing.assert_close(product.add_pulled(None, forms), matrix.T @ forms)
+        torch.testing.assert_close(product.add_pulled(values.clone(), forms), values + matrix.T @ forms)
+        torch.testing.assert_close(product.add_values(forms.clone(), values), forms + matrix @ values)
+    assert not product.add_pulled(None, forms[:, :0]).numel()

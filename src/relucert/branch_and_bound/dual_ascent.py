@@ -148,30 +148,29 @@ class DualAscent:
         Nodes that are above it leave the ascent on the way; their scores are zero, their points the reference.
         """
         count = len(nodes.rows)
-        best, highest = nodes.duals.clone(), torch.full((count,), -torch.inf)
-        scores, points = torch.zeros_like(best), self.corners.reference.repeat(count, 1)
+        lower, duals, scores = torch.empty(count), torch.empty_like(nodes.duals), torch.zeros_like(nodes.duals)
+        points = self.corners.reference.repeat(count, 1)
         ascending, state = torch.arange(count), _AscentState(self, nodes, rate)
         for step in range(steps + 1):
             state.pull()
-            better = state.bound > highest[ascending]
-            highest[ascending[better]] = state.bound[better]
-            best[ascending[better]] = state.duals()[better]
+            state.keep_best()
             over = step == steps or time.monotonic() > ends
-            still = ~(highest[ascending] > enough)
-            left = int(still.sum())
-            if over or not left or left < STAYING * len(ascending):
-                ascending = ascending[still]
-                if over or not left:
-                    break
-                state = state.pick(still)
-                state.pull()
+            still = (~(state.highest > enough)).nonzero().flatten()
+            if over or not len(still):
+                break
+            if len(still) < STAYING * len(ascending):
+                lower[ascending], duals[ascending] = state.highest, state.best()
+                ascending, state = ascending[still], state.pick(still)
             state.ascend(step)
-        if len(ascending):
-            last = _AscentState(self, nodes._replace(duals=best).pick(ascending), rate)
+        lower[ascending], duals[ascending] = state.highest, state.best()
+        best = nodes._replace(duals=duals)
+        if len(still):
+            ascending = ascending[still]
+            last = _AscentState(self, best.pick(ascending), rate)
             last.pull()
             last.relax()
-            scores[ascending], points[ascending] = last.scores(), self.corners.point(last.corner)
-        return AscentResult(highest, nodes._replace(duals=best), scores, points)
+            scores[ascending], points[ascending] = last.scores(), self.corners.point(last.corner.T)
+        return AscentResult(lower, best, scores, points)
 
     def margins(self, points: Tensor) -> Tensor:
         """The values of all rows at points of the region, (count, inputs), as computed: (count, rows)."""
@@ -206,17 +205,18 @@ class PreparedStage:
 
 
 class _Layer:
-    """The numbers of a batch of nodes at one stage.
+    """The numbers of a batch of nodes at one stage, (unstable, count): nodes lie next to each other in memory.
 
     With the coefficient c of a neuron's activation the line that stands for it is `tilt z + height`: that of the sign
     where it is split, the chord where c is negative, else the lower line with the node's own slope.
     """
 
     def __init__(self, stage: Stage, chord: tuple[Tensor, Tensor], signs: Tensor, duals: Tensor) -> None:
-        self.stage, self.duals = stage, duals.clone()
+        self.stage, self.duals, self.best = stage, duals, duals.clone()
         self.signs, self.plus = signs, (signs > 0).float()
         self.unsplit = (signs == 0).float()
-        self.chord, self.rise = chord[0] * self.unsplit + self.plus, chord[1] * self.unsplit
+        self.chord = chord[0][:, None] * self.unsplit + self.plus
+        self.rise = chord[1][:, None] * self.unsplit
         self.most = torch.where(signs == 0, 1.0, torch.inf)
         self.mean, self.square = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
         self.unit: Tensor | None = None
@@ -226,28 +226,27 @@ class _Layer:
         picked = copy(self)
         for name, numbers in vars(self).items():
             if isinstance(numbers, Tensor):
-                setattr(picked, name, numbers[indices])
+                setattr(picked, name, numbers.index_select(1, indices))
         return picked
 
     def pull(self, forms: Tensor) -> Tensor:
-        """Turns forms on activations, (count, neurons), in place into forms on their pre-activations.
+        """Turns forms on activations, (neurons, count), in place into forms on their pre-activations.
 
         Returns the constants that the relaxation adds to the bounds, (count,).
         """
-        self.forms = forms[:, : self.stage.unstable_count].clone()
+        pulled = forms[: self.stage.unstable_count]
+        self.forms = pulled.clone()
         negative = self.forms < 0
         self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.unsplit))
         self.height = self.rise * negative
-        pulled = forms[:, : self.stage.unstable_count]
-        torch.mul(self.forms, self.tilt, out=pulled)
-        pulled.addcmul_(self.duals, self.signs, value=-1)
-        gained: Tensor = torch.linalg.vecdot(self.forms, self.height)
-        return gained
+        pulled.mul_(self.tilt).addcmul_(self.duals, self.signs, value=-1)
+        return (self.forms * self.height).sum(0)
 
     def relax(self, values: Tensor) -> Tensor:
-        """Turns pre-activations, (count, neurons), in place into the relaxed activations."""
-        self.values = values[:, : self.stage.unstable_count].clone()
-        torch.addcmul(self.height, self.values, self.tilt, out=values[:, : self.stage.unstable_count])
+        """Turns pre-activations, (neurons, count), in place into the relaxed activations."""
+        relaxed = values[: self.stage.unstable_count]
+        self.values = relaxed.clone()
+        relaxed.mul_(self.tilt).add_(self.height)
         return values
 
     def gradient(self) -> Tensor:
@@ -257,7 +256,7 @@ class _Layer:
     def ascend(self, step: int, rate: float) -> None:
         """One step of Adam along the gradient of the bound."""
         if self.unit is None:  # multipliers count in units of their stage's coefficients
-            size = self.forms.abs().mean(1, keepdim=True).nan_to_num(0) * MULTIPLIER_RATE
+            size = self.forms.abs().mean(0, keepdim=True).nan_to_num(0) * MULTIPLIER_RATE
             self.unit = torch.where(self.signs == 0, rate, size)
         gradient = self.gradient()
         self.mean.lerp_(gradient, 1 - MEANS[0])
@@ -277,61 +276,76 @@ class _Layer:
 
 
 class _AscentState:
-    """The state of the ascent of one batch of nodes."""
+    """The state of the ascent of one batch of nodes.
+
+    Attributes:
+        bound: Of the last back-substitution, (count,).
+        corner: Where the pulled-back forms are least, (inputs, count), in units of the scale.
+        highest: The highest bounds so far, (count,).
+    """
 
     def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
         self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
-        self.forms = {number: weight[nodes.rows] for number, weight in rows.weights.items()}
-        self.entrance = None if dual_ascent.row_matrix is None else dual_ascent.row_matrix[nodes.rows]
+        self.forms = {number: weight[nodes.rows].T.contiguous() for number, weight in rows.weights.items()}
+        self.entrance = torch.zeros(len(dual_ascent.corners.scale), len(nodes.rows))
+        if dual_ascent.row_matrix is not None:
+            self.entrance = dual_ascent.row_matrix[nodes.rows].T.contiguous()
         self.bias, self.rounding = rows.bias[nodes.rows], dual_ascent.rounding[nodes.rows]
-        signs = nodes.signs.float()
+        signs, duals = nodes.signs.T.float().contiguous(), nodes.duals.T.contiguous()
         self.layers = [
-            _Layer(stage, chord, signs[:, stage.columns].contiguous(), nodes.duals[:, stage.columns])
+            _Layer(stage, chord, signs[stage.columns], duals[stage.columns].clone())
             for stage, chord in zip(dual_ascent.stages, dual_ascent.chords, strict=True)
         ]
-        self.bound = self.corner = self.bias
+        self.bound = self.bias
+        self.corner, self.highest = self.entrance, torch.full_like(self.bias, -torch.inf)
 
     def pick(self, indices: Tensor) -> _AscentState:
         """The ascent of some of the nodes alone."""
         picked = copy(self)
-        picked.forms = {number: form[indices] for number, form in self.forms.items()}
-        picked.entrance = None if self.entrance is None else self.entrance[indices]
+        picked.forms = {number: form.index_select(1, indices) for number, form in self.forms.items()}
+        picked.entrance, picked.corner = (table.index_select(1, indices) for table in (self.entrance, self.corner))
         picked.bias, picked.rounding = self.bias[indices], self.rounding[indices]
+        picked.bound, picked.highest = self.bound[indices], self.highest[indices]
         picked.layers = [layer.pick(indices) for layer in self.layers]
         return picked
 
-    def duals(self) -> Tensor:
-        return self._joined([layer.duals for layer in self.layers])
+    def keep_best(self) -> None:
+        """Keeps the slopes and multipliers of bounds that are higher than all before."""
+        better = self.bound > self.highest
+        self.highest = torch.where(better, self.bound, self.highest)
+        for layer in self.layers:
+            layer.best = torch.where(better, layer.duals, layer.best)
+
+    def best(self) -> Tensor:
+        """The slopes and multipliers of the highest bounds, (count, unstable)."""
+        return self._joined([layer.best for layer in self.layers])
 
     def gradient(self) -> Tensor:
         return self._joined([layer.gradient() for layer in self.layers])
 
     def scores(self) -> Tensor:
         pairs = zip(self.layers, self.dual_ascent.influences, strict=True)
-        return self._joined([layer.scores() * influence for layer, influence in pairs])
+        return self._joined([layer.scores() * influence[:, None] for layer, influence in pairs])
 
     def _joined(self, by_layer: list[Tensor]) -> Tensor:
-        return torch.cat(by_layer, 1) if by_layer else torch.zeros(len(self.bias), 0)
+        return torch.cat(by_layer).T if by_layer else torch.zeros(len(self.bias), 0)
 
     def pull(self) -> None:
         """Back-substitution: computes the bound, and the corner of the region where the pulled-back form is least."""
         forms = {number: form.clone() for number, form in self.forms.items()}
-        bound = self.bias.clone()
-        at_input = None if self.entrance is None else self.entrance.clone()
+        bound, at_input = self.bias.clone(), self.entrance.clone()
         for number, layer in reversed(list(enumerate(self.layers))):
             check_time()
-            maps, prepared = layer.stage.maps, self.dual_ascent.prepared[number]
+            prepared = self.dual_ascent.prepared[number]
             form = forms.pop(number, None)
             if form is None:
-                form = torch.zeros(len(bound), len(layer.stage.neurons))
+                form = torch.zeros(len(layer.stage.neurons), len(bound))
             bound += layer.pull(form)
-            bound.addmv_(form, maps.bias)
+            bound.addmv_(form.T, layer.stage.maps.bias)
             for earlier, product in prepared.weights.items():
                 forms[earlier] = product.add_pulled(forms.get(earlier), form)
             if prepared.entrance is not None:
-                at_input = prepared.entrance.add_pulled(at_input, form)
-        if at_input is None:
-            at_input = torch.zeros(len(bound), len(self.dual_ascent.corners.scale))
+                prepared.entrance.add_pulled(at_input, form)
         fall, self.corner = self.dual_ascent.corners.least(at_input)
         self.bound = bound - fall - self.rounding  # so that what rounding makes of 0 is not positive
 
@@ -341,7 +355,7 @@ class _AscentState:
         for number, layer in enumerate(self.layers):
             check_time()
             prepared = self.dual_ascent.prepared[number]
-            values = layer.stage.maps.bias.repeat(len(self.bias), 1)
+            values = layer.stage.maps.bias[:, None].repeat(1, len(self.bias))
             if prepared.entrance is not None:
                 prepared.entrance.add_values(values, self.corner)
             for earlier, product in prepared.weights.items():
@@ -379,15 +393,15 @@ class _Corners:
         self.scale = region.spans(FLOAT).largest[0] if self.is_box else torch.ones_like(self.reference)
 
     def least(self, forms: Tensor) -> tuple[Tensor, Tensor]:
-        """How far forms (count, inputs) fall, (count,), and where, (count, inputs)."""
+        """How far forms (inputs, count) fall, (count,), and where, (inputs, count)."""
         if self.is_box:
-            return torch.linalg.vector_norm(forms, 1, dim=1), forms.sign().neg_()
+            return forms.abs().sum(0), forms.sign().neg_()
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = forms.clone().requires_grad_()
+            leaf = forms.T.clone().requires_grad_()
             region = self.region.clone()
             fall = region.deviation(Rows(leaf[None], self.reference.shape), FLOAT, two_sided=False).below[0]
             (gradient,) = torch.autograd.grad(fall.sum(), leaf)
-        return fall.detach(), -gradient
+        return fall.detach(), -gradient.T
 
     def point(self, corner: Tensor) -> Tensor:
         return self.reference + corner * self.scale

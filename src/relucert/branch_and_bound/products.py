@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 
+import torch
 from torch import Tensor
 
 FEWEST_NUMBERS = 2**14  # of a matrix, for a sparse copy to be worth it
@@ -26,17 +27,14 @@ class Product:
         return Product, (self.matrix,)
 
     def add_pulled(self, total: Tensor | None, forms: Tensor) -> Tensor:
-        """Forms on the outputs, (count, outputs), as forms on the inputs, added in place to a total."""
-        if self._sparse is None:
-            return forms @ self.matrix if total is None else total.addmm_(forms, self.matrix)
-        product = (self._sparse[1] @ forms.T.contiguous()).T
-        return product.contiguous() if total is None else total.add_(product)
+        """Forms on the outputs, (outputs, count), as forms on the inputs, added in place to a total (inputs, count)."""
+        matrix = self.matrix.T if self._sparse is None else self._sparse[1]
+        return matrix @ forms if total is None else torch.addmm(total, matrix, forms, out=total)
 
     def add_values(self, total: Tensor, values: Tensor) -> Tensor:
-        """The outputs of values of the inputs, (count, inputs), added in place to a total (count, outputs)."""
-        if self._sparse is None:
-            return total.addmm_(values, self.matrix.T)
-        return total.add_((self._sparse[0] @ values.T.contiguous()).T)
+        """The outputs of values of the inputs, (inputs, count), added in place to a total (outputs, count)."""
+        matrix = self.matrix if self._sparse is None else self._sparse[0]
+        return torch.addmm(total, matrix, values, out=total)
 
 
 def _compressed(matrix: Tensor) -> Tensor:
