@@ -6,12 +6,18 @@ Behind convolutions a neuron depends on a window of the input: between stages th
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from relucert.branch_and_bound.stages import Stage
+
 FEWEST_NUMBERS = 2**14  # of a matrix, for a sparse copy to be worth it
-MOST_DENSE = 0.12  # share of numbers that are not zero: sparse products do a fifth of the operations a second
+MOST_DENSE = 0.2  # share of numbers that are not zero: sparse products do a fifth of the operations a second
+LEAST_INFLUENCE = 0.01  # relative to the mean
+TINY = 1e-12
 
 
 class Product:
@@ -41,3 +47,42 @@ def _compressed(matrix: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that sparse matrices are in beta
         return matrix.to_sparse_csr()
+
+
+class PreparedStage:
+    """What all ascents over a stage share.
+
+    Attributes:
+        matrix: On the input's deviation, in units of the scale, (neurons, inputs); None: none.
+        influence: Of its unstable neurons, (unstable,).
+    """
+
+    def __init__(self, stage: Stage, matrix: Tensor | None) -> None:
+        self.matrix, self.influence = matrix, _influence(stage, matrix)
+        self.entrance = None if matrix is None else Product(matrix)
+        self.weights = {earlier: Product(weight) for earlier, weight in stage.maps.weights.items()}
+        self.bias = stage.maps.bias
+
+    def values(self, corner: Tensor, activations: list[Tensor]) -> Tensor:
+        """The pre-activations, (neurons, count), at a point in units of the scale, (inputs, count).
+
+        activations: Of the earlier stages, (neurons, count) each.
+        """
+        values = self.bias[:, None].repeat(1, corner.shape[1])
+        if self.entrance is not None:
+            self.entrance.add_values(values, corner)
+        for earlier, product in self.weights.items():
+            product.add_values(values, activations[earlier])
+        return values
+
+
+def _influence(stage: Stage, matrix: Tensor | None) -> Tensor:
+    """By what share of their widths a stage's unstable neurons move with the inputs of each of them, relative to the
+    mean: (unstable,). Neurons that move together with many others are worth more as splits."""
+    if matrix is None or stage.unstable_count < 2:
+        return torch.ones(stage.unstable_count)
+    sizes = matrix[: stage.unstable_count].abs()
+    shares = sizes / (stage.upper - stage.lower)[:, None]
+    moved = sizes / sizes.sum(1, keepdim=True).clamp(min=TINY) @ shares.T
+    total = moved.fill_diagonal_(0).sum(1).nan_to_num(0)
+    return total / total.mean().clamp(min=TINY) + LEAST_INFLUENCE

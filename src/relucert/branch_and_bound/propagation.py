@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.branch_and_bound.dual_ascent import TINY, DualAscent, Nodes
+from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
+from relucert.branch_and_bound.products import TINY
 
 SWEEPS = 40  # at most
 CHUNK_NUMBERS = 2**22  # of products that are compared at once

@@ -1,7 +1,7 @@
 """A network over one region as dense matrices between the neurons that are not inactive, in float32: for ascents.
 
 Each pre-activation is a stage: its neurons that are not inactive, the unstable ones first, as affine functions of the
-activations of earlier stages and of the input. Where that makes fewer numbers, active neurons are left out of the
+activations of earlier stages and of the input. Where products take less work so, active neurons are left out of the
 stages: what they do is linear, and goes into the matrices. Beside them stands the same network in float64 without the
 inactive neurons, with proven bounds, for what has to be proven.
 """
@@ -14,23 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.branch_and_bound.products import MOST_DENSE, PreparedStage
 from relucert.network import INPUT, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 
 if TYPE_CHECKING:
-    from relucert.branch_and_bound.dual_ascent import PreparedStage
     from relucert.branch_and_bound.search_record import SearchRecord
 
 MOST_NUMBERS = 2**27  # of all matrices together
 CHUNK_NUMBERS = 2**22  # of forms that are pulled back at once
 MOST_PRODUCTS = 2**32  # in one pass of a batch of nodes through all matrices: under a second
 CROWD = 256  # nodes at once, at most
+SAMPLED = 4  # neurons of a layer, or a few more, whose rows are counted
 
 
 def search_bytes(network: Network | None = None) -> int:
@@ -195,7 +197,7 @@ class Stages:
         step = max(1, CHUNK_NUMBERS // max(self.exact.sizes))
         chunks: list[Maps] = []
         for some in neurons.split(step) if len(neurons) else [neurons]:
-            chunks.append(self.pulled(value, torch.nn.functional.one_hot(some, size).double()))
+            chunks.append(self.pulled(value, one_hot(some, size).double()))
             self._check_room(sum(chunk.numbers for chunk in chunks))
         return _joined(chunks)
 
@@ -228,15 +230,30 @@ class Stages:
 
 
 def folds(network: Network, bounds: Bounds) -> bool:
-    """Whether matrices without the active neurons have fewer numbers, counted as if layers followed each other."""
-    kept, folded, before, unstable_before = 0, 0, network.sizes[INPUT], 0
-    for value in network.preactivations:
-        unstable = int(bounds[value].unstable.sum())
-        not_inactive = unstable + int(_active(bounds[value]).sum())
-        kept, before = kept + not_inactive * before, not_inactive
-        folded += unstable * (network.sizes[INPUT] + unstable_before)
-        unstable_before += unstable
-    return folded < kept
+    """Whether products take less work with matrices without the active neurons."""
+    return _work(network, bounds, folded=True) < _work(network, bounds, folded=False)
+
+
+def _work(network: Network, bounds: Bounds, folded: bool) -> float:
+    """About how many multiplications all products for one node take, sparse ones counted as the dense ones that take as
+    long; infinite where the matrices are too large."""
+    kept = {value: (bounds[value].unstable | bounds[value].active)[0] for value in network.preactivations}
+    if folded:
+        kept = {value: bounds[value].unstable[0] for value in network.preactivations}
+    work = numbers = 0.0
+    for value, which in kept.items():
+        rows = which.nonzero().flatten()
+        sample = rows[:: max(1, len(rows) // SAMPLED)]
+        if not len(rows):
+            continue
+        walk = _Walk(network, len(sample), None, bounds if folded else {})
+        left = pull_back(network, value, one_hot(sample, len(which)).double()[None], walk)
+        matrices = [form[0][:, kept[network.node(relu).inputs[0]]] for relu, form in walk.stopped.items()]
+        for matrix in [*matrices, *(form[0] for form in left.values())]:
+            share = float(matrix.count_nonzero()) / max(1, matrix.numel())
+            numbers += len(rows) * matrix.shape[1]
+            work += len(rows) * matrix.shape[1] * min(1, share / MOST_DENSE)
+    return work if numbers <= MOST_NUMBERS else torch.inf
 
 
 def _active(interval: Interval) -> Tensor:
