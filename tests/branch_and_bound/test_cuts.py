@@ -10,9 +10,9 @@ from torch import Tensor
 from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
-from relucert.branch_and_bound import boxes as cuts
-from relucert.branch_and_bound.boxes import BoxProver
+from relucert.branch_and_bound.box_tree import BoxProver
 from relucert.branch_and_bound.prove import suits_cuts
+from relucert.branch_and_bound.slope_ascent import SlopeAscent
 from relucert.network import Network
 from relucert.query.problem import Problem
 from tests.milp import nearest
@@ -75,16 +75,16 @@ def test_slopes_that_lie_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = nearest(network, centre, order[0], order[1], math.inf, 5.0)
     assert answer is not None
     generator = torch.Generator().manual_seed(0)
-    honest = cuts.SlopeAscent.run
+    honest = SlopeAscent.run
 
-    def faulty(ascent: cuts.SlopeAscent) -> None:
+    def faulty(ascent: SlopeAscent) -> None:
         honest(ascent)
         ascent.highest = torch.full_like(ascent.highest, torch.inf)
         for table in ascent.slopes.values():
             table.copy_(3 * torch.rand(table.shape, generator=generator, dtype=table.dtype) - 1)
             table[..., 0] = torch.nan
 
-    monkeypatch.setattr(cuts.SlopeAscent, "run", faulty)
+    monkeypatch.setattr(SlopeAscent, "run", faulty)
     prop = Property.margins(torch.tensor(order[:1]), torch.tensor([order[1:2]]), network.classes)
     assert not attempt(network, prop, centre, 1.02 * answer[0])[0]
 

@@ -14,7 +14,8 @@ import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.branch_and_bound import subtrees
-from relucert.branch_and_bound.boxes import Boxes, BoxProver, BoxTree, join
+from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
+from relucert.branch_and_bound.boxes import Boxes, join
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.tree import NeuronProver

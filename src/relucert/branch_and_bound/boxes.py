@@ -8,37 +8,27 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from relucert.answers.verdicts import LATE
 from relucert.arithmetic.box import Box
-from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
-from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
-from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
-from relucert.bounding.interval import Bounds, Interval, copied, select
 from relucert.bounding.pairs import pair_bounds
-from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import CROWN
-from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
-from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
-from relucert.network import Network, Relu
+from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
+from relucert.branch_and_bound.subtrees import Ended
 from relucert.network.twins import paired_activations
 from relucert.query.problem import Problem
 
 CROWD = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
-EFFORT = Effort(6, rate=0.25, decay=0.8, least=0, signed=True)  # of the slopes' ascent
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
 FIXED = 2.0**-48  # share of an input's size up to which the width of a box is but rounding
 WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
 ROUNDINGS = 260  # of a distance, beside one for each input
 LEAST_DISTANCE = 2.0**-500
 SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
-STAGE = "cuts"
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 
@@ -89,68 +79,6 @@ def join(batches: list[Boxes]) -> Boxes:
     return Boxes(*(torch.cat(column) for column in columns))
 
 
-@dataclass(frozen=True, eq=False)
-class BoxTree:
-    """The tree of the boxes of a region, which is a box or is covered by boxes.
-
-    Attributes:
-        problem: A batch of one.
-        record: Whether what proves it is to be recorded.
-    """
-
-    problem: Problem
-    record: bool = False
-
-    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> BoxVisitor:
-        cuts = CutTree(self.problem.exact, self.problem.prop, boxes=ELSEWHERE) if self.record else None
-        return BoxVisitor(self.problem, violates, cuts)
-
-    def join(self, batches: list[Boxes]) -> Boxes:
-        return join(batches)
-
-
-@dataclass(eq=False)
-class BoxProver:
-    """Proves that the rows of a property stay positive in a region, which is a box or is covered by boxes.
-
-    Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
-        record: Keeps what a proof needs, where a proof is to be written.
-    """
-
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
-    record: CutTree | None = None
-
-    def __post_init__(self) -> None:
-        self.visitor = BoxVisitor(self.problem, self.violates, self.record)
-
-    @property
-    def nodes(self) -> int:
-        """How many boxes were bounded."""
-        return self.visitor.nodes
-
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
-        tree = BoxTree(self.problem, self.record is not None)
-        self.waiting = Pool(self.visitor.root(), join)
-        search = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell)
-        try:
-            proven = search.run(self.waiting, self.ends)
-        except Ended as ended:
-            return False, ended.reason
-        return proven, None if proven else LATE
-
-    def _tell(self, open_boxes: int) -> None:
-        rows = torch.cat([boxes.open for boxes in self.waiting.in_memory] or [torch.zeros(0, 1)]).any(0)
-        self.report(Progress(stage=STAGE, nodes=self.nodes, open=open_boxes, rows=int(rows.sum())))
-
-
 @dataclass(eq=False)
 class BoxVisitor:
     """Bounds boxes, and cuts those in which a row is not proven.
@@ -169,7 +97,7 @@ class BoxVisitor:
 
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop
-        self.box = _surrounding(self.problem.region)
+        self.box = surrounding(self.problem.region)
         self.paired = paired_activations(self.network) if self.record is None else ()  # which proof files do not hold
         self.widths = torch.where(moves(*self.box), self.box.high - self.box.low, 0)
 
@@ -210,7 +138,7 @@ class BoxVisitor:
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        open_pairs = _Pairs.of(boxes.open, region, hidden.path.bounds)
+        open_pairs = BoxRowPairs.of(boxes.open, region, hidden.path.bounds)
         ascent = SlopeAscent(self.network, self.prop, open_pairs)
         ascent.run()
         proven = ascent.proven()
@@ -280,7 +208,7 @@ class BoxVisitor:
             shares = hidden.lines.of(source).shares[left]
             gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
-        scores = _normalised(gaps) + WIDTH_WEIGHT * _normalised(widths)
+        scores = normalised(gaps) + WIDTH_WEIGHT * normalised(widths)
         return torch.where((widths > 0) & (self.widths > 0), scores, -1)
 
 
@@ -289,7 +217,7 @@ def moves(low: Tensor, high: Tensor) -> Tensor:
     return high - low > FIXED * torch.maximum(low.abs(), high.abs())
 
 
-def _surrounding(region: Region) -> Box:
+def surrounding(region: Region) -> Box:
     """The ends of the smallest box around one region, rounded outwards but not beyond the valid inputs."""
     below, above = region.spans(RIGOROUS)
     low, high = RIGOROUS.floor(region.reference - below)[0], RIGOROUS.ceil(region.reference + above)[0]
@@ -298,115 +226,14 @@ def _surrounding(region: Region) -> Box:
     return Box(torch.maximum(low, region.box.low), torch.minimum(high, region.box.high))
 
 
-def _normalised(amounts: Tensor) -> Tensor:
+def normalised(amounts: Tensor) -> Tensor:
     amounts = amounts.nan_to_num(0)
     return amounts / amounts.sum(1, keepdim=True).clamp(min=torch.finfo(amounts.dtype).tiny)
 
 
-def _worst(lower: Tensor, pairs: _Pairs, count: int) -> Tensor:
+def _worst(lower: Tensor, pairs: BoxRowPairs, count: int) -> Tensor:
     """For every box the pair with the least bound, (count,)."""
     order = lower.argsort(descending=True)
     worst = torch.zeros(count, dtype=torch.long)
     worst[pairs.boxes[order]] = order
     return worst
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of a box and a row that is open in it, (pairs,) each; every pair is a batch member of region and bounds."""
-
-    boxes: Tensor
-    rows: Tensor
-    region: Region
-    bounds: Bounds
-
-    @classmethod
-    def of(cls, open_rows: Tensor, region: Region, bounds: Bounds) -> _Pairs:
-        boxes, rows = open_rows.nonzero().unbind(1)
-        return cls(boxes, rows, region.select(boxes), select(bounds, boxes))
-
-
-class SlopeAscent:
-    """Optimises lower slopes of ReLUs for pairs, as alpha-CROWN does, by signed-gradient steps; the best are kept.
-
-    Other activations keep the lines of CROWN.
-
-    Attributes:
-        highest: The best bounds so far, as computed, (pairs,).
-        slopes: Their slopes, by the value of a ReLU, (pairs, 1, size).
-        coefficients: The forms on the values of ReLUs with the first slopes, (pairs, 1, size).
-        input_coefficients: The absolute coefficients of the forms on the input, (pairs, inputs).
-        minimisers: Points where such forms are least, (pairs, inputs).
-    """
-
-    def __init__(self, network: Network, prop: Property, pairs: _Pairs) -> None:
-        self.network, self.pairs = network, pairs
-        self.coefficients: dict[int, Tensor] = {}
-        self.rows, self.offsets = prop.rows[0, pairs.rows][:, None], prop.offsets[0, pairs.rows][:, None]
-        needed = network.ancestors((network.output,))
-        sources = {value: network.source(value) for value in network.activations if value in needed}
-        self.relus = {value: source for value, source in sources.items() if network.activations[value].rectifier}
-        self.others = {value: source for value, source in sources.items() if value not in self.relus}
-
-    def run(self) -> None:
-        pairs, output = self.pairs, self.network.output
-        with torch.inference_mode(False), torch.enable_grad():
-            bounds, rows, offsets = copied(pairs.bounds), self.rows.clone(), self.offsets.clone()
-            path = ReferencePath(self.network, pairs.region.clone(), bounds, CROWN, DOUBLE, upper=True)
-            slopes = {
-                value: CROWN(Relu(), bounds[source], DOUBLE).slope_below[:, None]
-                for value, source in self.relus.items()
-            }
-
-            def bound(tried: Slopes) -> Tensor:
-                pulled = bound_forms(path, output, rows, duals=DualVariables(tried), offsets=offsets)
-                if not self.coefficients:
-                    self._note(pulled)
-                return pulled.lower
-
-            best = ascend(bound, BestBounds.unknown(slopes, (len(pairs.rows), 1)), (), EFFORT)
-        self.highest, self.slopes = best.lower.squeeze(1), best.slopes
-
-    def _note(self, pulled: PulledBack) -> None:
-        """Keeps the forms of the first bound, which is `form @ centre - |form| @ half` and a constant."""
-        region, form = self.pairs.region, pulled.on_input(self.network)[:, 0].detach()
-        self.coefficients = {value: form.rows().detach() for value, form in pulled.forms.items()}
-        self.input_coefficients = form.abs()
-        assert region.scale is not None
-        self.minimisers = region.centre - region.scale * form.sign()
-
-    def proven(self) -> Tensor:
-        """The numbers of the pairs that are proven with the best slopes, rounding included: (count,)."""
-        promising = (self.highest > 0).nonzero().flatten()
-        if not len(promising):
-            return promising
-        region, bounds = self.pairs.region.select(promising), select(self.pairs.bounds, promising)
-        duals = DualVariables({value: table[promising] for value, table in self.slopes.items()})
-        path = ReferencePath(self.network, region, bounds, CROWN, RIGOROUS, upper=True)
-        rows, offsets = self.rows[promising], self.offsets[promising]
-        lower = bound_forms(path, self.network.output, rows, duals=duals, offsets=offsets).lower.squeeze(1)
-        return promising[lower > 0]
-
-    def gap_weights(self, indices: Tensor) -> dict[int, Tensor]:
-        """The share of the relaxation of each neuron in the gaps of some pairs: (count, size) by pre-activation."""
-        weights: dict[int, Tensor] = {}
-        for value, source in self.relus.items():
-            if value not in self.coefficients:
-                continue
-            lower, upper = (bound[indices] for bound in self.pairs.bounds[source])
-            unstable = Interval(lower, upper).unstable
-            forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[indices]
-            slopes = CROWN(Relu(), Interval(lower, upper), DOUBLE).slope_below
-            below = torch.maximum((1 - slopes) * upper, -slopes * lower)
-            above = -lower * upper / torch.where(unstable, upper - lower, 1)
-            gap = forms.clamp(min=0) * below - forms.clamp(max=0) * above
-            weights[source] = weights.get(source, 0) + torch.where(unstable, gap, 0)
-        for value, source in self.others.items():
-            if value in self.coefficients:
-                interval = self.pairs.bounds[source].select(indices)
-                lines, middle = CROWN(self.network.activations[value], interval, DOUBLE), sum(interval) / 2
-                apart = lines.high + (lines.slope_above - lines.slope_below) * middle
-                apart = apart if lines.low is None else apart - lines.low
-                forms = self.coefficients[value][:, 0].expand(len(self.highest), -1)[indices]
-                weights[source] = weights.get(source, 0) + forms.abs() * apart
-        return weights

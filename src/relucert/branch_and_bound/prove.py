@@ -16,7 +16,8 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.record import Record
-from relucert.branch_and_bound.boxes import STAGE, TOO_SMALL, BoxProver, moves
+from relucert.branch_and_bound.box_tree import STAGE, BoxProver
+from relucert.branch_and_bound.boxes import TOO_SMALL, moves
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.search_record import SearchRecord

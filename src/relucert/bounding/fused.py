@@ -1,0 +1,240 @@
+"""A small network as affine functions of few numbers, its atoms: the inputs, and what activations return.
+
+Whatever is affine between two activations is one matrix, so that a pass over many boxes has few steps. Squares that
+only the outputs are functions of stay squares: a row of outputs is then a quadratic function of the other atoms. A ReLU
+of such squares, as in the larger of two margins, gives alternatives: `c relu(z) >= max(0, c z)` for c >= 0, so a row is
+positive where it is with 0 in the place of the ReLU, or with z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.interval_propagation import interval_bounds
+from relucert.network import INPUT, Activation, Affine, Network, Power, Relu
+
+MOST_ATOMS = 160  # each is a generator in every box
+MOST_ALTERNATIVES = 8  # of one row
+
+
+class Functions(NamedTuple):
+    """Affine functions of the atoms, whose exact coefficients are off by at most the errors.
+
+    Attributes:
+        weight, error: Coefficients on the atoms and, last, constants: (count, atoms + 1).
+    """
+
+    weight: Tensor
+    error: Tensor
+
+    @property
+    def used(self) -> Tensor:
+        """Which atoms they depend on, but for errors, (atoms,)."""
+        return (self.weight != 0).any(0)[:-1]
+
+    def pick(self, indices: Tensor) -> Functions:
+        return Functions(self.weight[indices], self.error[indices])
+
+    def plus(self, factor: Tensor, other: Functions) -> Functions:
+        """Adds the other functions times numbers that are not negative, (count,)."""
+        scale = factor[:, None]
+        weight, error = self.weight + scale * other.weight, self.error + scale * other.error
+        size = self.weight.abs() + scale * other.weight.abs()
+        return Functions(weight, RIGOROUS.above(error + RIGOROUS.gamma(2) * size, 8))
+
+
+class FusedLayer(NamedTuple):
+    """The neurons of one activation.
+
+    Attributes:
+        activation: The activation.
+        functions: Their pre-activations.
+        atoms: Where their outputs stand among the atoms.
+    """
+
+    activation: Activation
+    functions: Functions
+    atoms: slice
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A network and a property as functions of the atoms.
+
+    Attributes:
+        inputs: The number of inputs, which are the first atoms.
+        layers: The activations that a relaxation replaces, in topological order.
+        squares: The squares that only rows depend on.
+        rows: Lower bounds of the property's rows, each once: (alternatives, atoms + 1).
+        groups: Which of these are alternatives of each row of the property: (rows, alternatives).
+        sizes: The largest absolute values of the atoms in the region, and 1 for constants: (atoms + 1,).
+    """
+
+    inputs: int
+    layers: tuple[FusedLayer, ...]
+    squares: tuple[FusedLayer, ...]
+    rows: Functions
+    groups: Tensor
+    sizes: Tensor
+
+    def charge(self, functions: Functions) -> Tensor:
+        """How far functions are off in the region by the errors of their coefficients, at most: (count,)."""
+        return RIGOROUS.above(functions.error @ self.sizes, len(self.sizes) + 2)
+
+
+def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
+    """The network over one region in float64; None where no square is left to the rows, or where it is too large."""
+    if network.inference.rounds or network.sizes[INPUT] + _neurons(network) > MOST_ATOMS:
+        return None
+    layers, output = _layers(network)
+    squares, maxima = _left_to_rows(layers)
+    rows = _times(prop.rows[0], prop.offsets[0], output)
+    alternatives: list[list[Functions]] = [[rows.pick(torch.tensor([row]))] for row in range(len(rows.weight))]
+    for layer in reversed(maxima):
+        for number, group in enumerate(alternatives):
+            expanded = _expanded(group, layer)
+            if expanded is None:
+                return None
+            alternatives[number] = expanded
+    together = Functions(*(torch.cat(tables) for tables in zip(*(f for g in alternatives for f in g), strict=True)))
+    if not any(bool(together.used[layer.atoms].any()) for layer in squares):
+        return None
+    owners = torch.tensor([number for number, group in enumerate(alternatives) for _ in group])
+    together, places = _distinct(together)
+    groups = torch.zeros(len(alternatives), len(together.weight), dtype=torch.bool)
+    groups[owners, places] = True
+    relaxed = tuple(layer for layer in layers if layer not in squares and layer not in maxima)
+    return Fused(
+        network.sizes[INPUT],
+        relaxed,
+        tuple(squares),
+        together,
+        groups,
+        _sizes(network, region),
+    )
+
+
+def _neurons(network: Network) -> int:
+    return sum(network.sizes[value] for value in network.activations)
+
+
+def _layers(network: Network) -> tuple[list[FusedLayer], Functions]:
+    """All activations, and the outputs."""
+    atoms = network.sizes[INPUT] + _neurons(network)
+    values: dict[int, tuple[Tensor, Tensor]] = {INPUT: _units(0, network.sizes[INPUT], atoms)}
+    layers, first = [], network.sizes[INPUT]
+    for value, node in network.steps():
+        if isinstance(node.operation, Affine):
+            shapes = [network.shapes[source] for source in node.inputs]
+            values[value] = _affine(node.operation, [values[source] for source in node.inputs], shapes)
+            continue
+        size = network.sizes[value]
+        functions = Functions(*(table.T for table in values[node.inputs[0]]))
+        layers.append(FusedLayer(network.activations[value], functions, slice(first, first + size)))
+        values[value] = _units(first, size, atoms)
+        first += size
+    return layers, Functions(*(table.T for table in values[network.output]))
+
+
+def _units(first: int, size: int, atoms: int) -> tuple[Tensor, Tensor]:
+    weight = torch.zeros(atoms + 1, size, dtype=torch.float64)
+    weight[torch.arange(first, first + size), torch.arange(size)] = 1
+    return weight, torch.zeros_like(weight)
+
+
+def _affine(
+    operation: Affine, sources: list[tuple[Tensor, Tensor]], shapes: list[tuple[int, ...]]
+) -> tuple[Tensor, Tensor]:
+    """An affine operation on functions, (atoms + 1, size) each."""
+    gamma = RIGOROUS.gamma(operation.terms + 8)
+    weights = [weight.unflatten(-1, shape) for (weight, _), shape in zip(sources, shapes, strict=True)]
+    missed = [
+        RIGOROUS.above(error + gamma * 2 * weight.abs(), 4).unflatten(-1, shape)
+        for (weight, error), shape in zip(sources, shapes, strict=True)
+    ]
+    weight, error = operation.linear(*weights).flatten(1), operation.magnitude(*missed).flatten(1)
+    if operation.constant is not None:
+        constant = operation.constant.expand(operation.shape(*shapes)).flatten()
+        weight[-1] += constant
+        error[-1] += 2 * gamma * (weight[-1].abs() + constant.abs())
+    return weight, RIGOROUS.above(error, 2 * operation.terms + 14)
+
+
+def _times(rows: Tensor, offsets: Tensor, functions: Functions) -> Functions:
+    """Rows of a property, (count, outputs), and offsets, as functions of the atoms."""
+    gamma = RIGOROUS.gamma(rows.shape[1] + 4)
+    size = rows.abs() @ (functions.error + gamma * functions.weight.abs())
+    weight = rows @ functions.weight
+    weight[:, -1] += offsets
+    size[:, -1] += gamma * (weight[:, -1].abs() + offsets.abs())
+    return Functions(weight, RIGOROUS.above(size, 2 * rows.shape[1] + 8))
+
+
+def _left_to_rows(layers: list[FusedLayer]) -> tuple[list[FusedLayer], list[FusedLayer]]:
+    """The squares that only rows and maxima depend on, and the maxima: ReLUs of such squares, which only they need."""
+    needed = torch.zeros(layers[0].functions.weight.shape[1] - 1, dtype=torch.bool) if layers else torch.zeros(0)
+    squares: list[FusedLayer] = []
+    maxima: list[FusedLayer] = []
+    is_square = torch.zeros_like(needed)
+    for layer in layers:
+        if isinstance(layer.activation, Power) and layer.activation.exponent == 2:
+            is_square[layer.atoms] = True
+    of_squares = is_square.clone()
+    for layer in layers:
+        of_squares[layer.atoms] |= bool((layer.functions.used & of_squares).any())
+    for layer in reversed(layers):
+        quadratic = bool((layer.functions.used & of_squares).any())
+        if not bool(needed[layer.atoms].any()):
+            if bool(is_square[layer.atoms].any()) and not quadratic:
+                squares.append(layer)
+                needed |= layer.functions.used
+                continue
+            if isinstance(layer.activation, Relu) and quadratic:
+                maxima.append(layer)
+                continue
+        needed |= layer.functions.used
+    return squares[::-1], maxima[::-1]
+
+
+def _expanded(group: list[Functions], layer: FusedLayer) -> list[Functions] | None:
+    """The alternatives of a row without the ReLUs of a layer; None where they are too many, or a ReLU is subtracted."""
+    for number, atom in enumerate(range(layer.atoms.start, layer.atoms.stop)):
+        before = layer.functions.pick(torch.tensor([number]))
+        longer = []
+        for row in group:
+            factor = row.weight[:, atom].clone()
+            if not bool((factor >= 0).all()):
+                return None
+            row.weight[:, atom] = 0
+            longer.append(row)
+            if bool(factor > 0):
+                longer.append(row.plus(factor, before))
+        group = longer
+        if len(group) > MOST_ALTERNATIVES:
+            return None
+    return group
+
+
+def _distinct(functions: Functions) -> tuple[Functions, Tensor]:
+    """The functions without those that are others but for rounding, and where each of them is now: (count,)."""
+    _, places = torch.unique(functions.weight.float(), dim=0, return_inverse=True)
+    first = torch.zeros(int(places.max()) + 1, dtype=torch.long)
+    first[places.flip(0)] = torch.arange(len(places)).flip(0)
+    weight = functions.weight[first]
+    missed = RIGOROUS.above(functions.error + (functions.weight - weight[places]).abs(), 4)
+    error = torch.stack([missed[places == number].amax(0) for number in range(len(weight))])
+    return Functions(weight, error), places
+
+
+def _sizes(network: Network, region: Region) -> Tensor:
+    values = [INPUT, *network.activations]
+    bounds = interval_bounds(network, region, RIGOROUS, tuple(values))
+    sizes = [torch.maximum(bounds[value].lower.abs(), bounds[value].upper.abs())[0] for value in values]
+    return torch.cat([*sizes, torch.ones(1, dtype=torch.float64)])

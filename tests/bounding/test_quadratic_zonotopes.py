@@ -1,0 +1,186 @@
+"""Rows that are quadratic functions of few inputs: bounds hold at every point, products cancel, and cuts end."""
+
+import time
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import relucert
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region
+from relucert.bounding.fused import Fused, fuse
+from relucert.bounding.quadratic_zonotopes import QuadraticBounds, least_on_cube
+from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
+from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
+from relucert.network import Network
+from relucert.query.problem import Problem
+
+
+class Step(nn.Module):
+    """One step of a controlled system, `x + f(x)`, and how a quadratic function of x changes by it."""
+
+    form: Tensor
+
+    def __init__(self, seed: int, gain: float = 0.4, activation: type[nn.Module] = nn.ReLU) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.field = nn.Sequential(nn.Linear(3, 6), activation(), nn.Linear(6, 3))
+        self.gain = gain
+        root = torch.randn(3, 3)
+        self.register_buffer("form", root.T @ root + 0.1 * torch.eye(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        move = 0.02 * self.field(x) - self.gain * x
+        change = (move * ((x + x + move) @ self.form)).sum(1, keepdim=True)
+        height = (x * (x @ self.form)).sum(1, keepdim=True)
+        return torch.cat([change, height, x + move], 1)
+
+
+class Alternatives(nn.Module):
+    """The larger of two quadratic functions, or of three, as one output each."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.step = Step(seed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = self.step(x)
+        larger = outputs[:, :1] + torch.relu(outputs[:, 1:2] - outputs[:, :1])
+        return torch.cat([larger, larger + torch.relu(outputs[:, 2:3] - larger)], 1)
+
+
+MODULES = [Step(0), Step(1, 0.1), Step(2, 0.4, nn.Tanh), Step(3, 0.2, nn.GELU), Alternatives(4), Alternatives(5)]
+
+
+def loaded(module: nn.Module) -> Network:
+    return relucert.load(module, input_shape=(3,))
+
+
+def question(network: Network, radius: float = 1.0) -> Problem:
+    count = network.classes
+    rows, offsets = torch.eye(count, dtype=torch.float64)[None], torch.zeros(1, count, dtype=torch.float64)
+    centre = torch.tensor([[0.1, -0.2, 0.3]], dtype=torch.float64)
+    return Problem(network, Region.around(centre, radius, "inf"), Property(rows, offsets))
+
+
+def fused(problem: Problem) -> Fused:
+    result = BoxTree(problem).fused
+    assert result is not None
+    return result
+
+
+def inside(low: Tensor, high: Tensor, count: int, seed: int) -> Tensor:
+    """Points of boxes, corners among them: (boxes, count, inputs)."""
+    drawn = torch.rand(len(low), count, low.shape[1], dtype=torch.float64, generator=torch.manual_seed(seed))
+    return low[:, None] + (high - low)[:, None] * (1.5 * drawn - 0.25).clamp(0, 1)
+
+
+def some_boxes(problem: Problem, seed: int) -> tuple[Tensor, Tensor]:
+    drawn = torch.rand(40, 2, 3, dtype=torch.float64, generator=torch.manual_seed(seed)).sort(1).values
+    shrunk = (
+        drawn.mean(1, keepdim=True) + (drawn - drawn.mean(1, keepdim=True)) * torch.logspace(-6, 0, 40)[:, None, None]
+    )
+    ends = problem.region.centre[:, None] + (2 * shrunk - 1) * problem.region.radius
+    return ends[:, 0].contiguous(), ends[:, 1].contiguous()
+
+
+@pytest.mark.parametrize("number", range(len(MODULES)))
+def test_bounds_hold_at_every_point(number: int) -> None:
+    problem = question(loaded(MODULES[number]))
+    form = fused(problem)
+    low, high = some_boxes(problem, number)
+    bounds = QuadraticBounds(form)(low, high)
+    points = inside(low, high, 400, number)
+    values = problem.prop.values(problem.exact(points.flatten(0, 1))).unflatten(0, points.shape[:2])
+    lower = torch.where(form.groups, bounds.lower[:, None], -torch.inf).amax(2)
+    assert bool((lower <= values.amin(1) + 1e-13 * values.abs().amax()).all())
+    assert bool((values.amin(1) - lower)[:8].amax() < 1e-3), "tiny boxes have tight bounds"
+    left = (points - (low + high)[:, None] / 2) / (high - low)[:, None] * 2
+    lines = (left[:, :, None] * bounds.slopes[:, None]).sum(3) + bounds.floor[:, None]
+    below = torch.where(form.groups, lines[:, :, None], -torch.inf).amax(3)
+    assert bool((below <= values + 1e-12 * values.abs().amax()).all())
+
+
+def test_products_cancel() -> None:
+    """`(x + y) (x + y) - 4 x y - (x - y) (x - y) = 0`: one by one, products would leave a gap of the boxes' squares."""
+
+    class Nothing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            a, b = x[:, :1], x[:, 1:2]
+            return (a + b) * (a + b) - 4 * a * b - (a - b) * (a - b) + x[:, 2:] + 2
+
+    problem = question(loaded(Nothing()))
+    bounds = QuadraticBounds(fused(problem))(problem.region.centre - 1, problem.region.centre + 1)
+    assert bounds.lower.item() == pytest.approx(1.3, abs=1e-9)
+
+
+def test_least_on_a_cube() -> None:
+    generator = torch.manual_seed(0)
+    slopes = (
+        torch.randn(200, 1, 5, dtype=torch.float64, generator=generator) * torch.logspace(-2, 2, 200)[:, None, None]
+    )
+    form = torch.randn(200, 4, 4, dtype=torch.float64, generator=generator)
+    form = form + form.transpose(1, 2)
+    used = torch.tensor([0, 1, 3, 4])
+    least = least_on_cube(slopes, form, used)[:, 0]
+    points = (torch.rand(200, 5000, 5, dtype=torch.float64, generator=generator) * 3 - 1.5).clamp(-1, 1)
+    values = (points * slopes).sum(2) + ((points[..., used] @ form) * points[..., used]).sum(2)
+    assert bool((least <= values.amin(1) + 1e-9).all())
+    steep = values.amin(1)[-20:]
+    assert torch.allclose(least[-20:], steep, rtol=0.2), "where slopes decide, a corner is the least point"
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_clipped_boxes_keep_every_violation(number: int) -> None:
+    problem = question(loaded(MODULES[number]))
+    visitor = QuadraticVisitor(problem, lambda point: False, fused=fused(problem))
+    boxes = visitor.root()
+    low, high = some_boxes(problem, 7)
+    boxes = boxes.pick(torch.zeros(len(low), dtype=torch.long))
+    boxes = type(boxes)(low, high, torch.rand(boxes.open.shape, generator=torch.manual_seed(1)) < 0.6, boxes.names)
+    clipped = visitor._clipped(boxes, visitor.bounds(low, high))
+    points = inside(low, high, 2000, 3)
+    values = problem.prop.values(problem.exact(points.flatten(0, 1))).unflatten(0, points.shape[:2])
+    violated = ((values <= 0) & boxes.open[:, None]).any(2)
+    kept = ((points >= clipped.low[:, None]) & (points <= clipped.high[:, None])).all(2)
+    assert bool((kept | ~violated).all())
+    assert bool((clipped.low >= low).all())
+    assert bool((clipped.high <= high).all())
+
+
+def decreasing(limit: float) -> Problem:
+    """A step changes the quadratic function by less than the limit."""
+    network = loaded(Step(0, 0.3))
+    rows = torch.tensor([[[-1.0, 0, 0, 0, 0]]], dtype=torch.float64)
+    return Problem(
+        network, Region.around(torch.zeros(1, 3).double(), 0.5, "inf"), Property(rows, torch.tensor([[limit]]))
+    )
+
+
+def test_a_search_proves_what_holds_and_nothing_else() -> None:
+    points = inside(torch.full((1, 3), -0.5).double(), torch.full((1, 3), 0.5).double(), 200_000, 0)[0]
+    largest = float(decreasing(0.0).exact(points)[:, 0].max())
+    found: list[Tensor] = []
+
+    def violates(point: Tensor) -> bool:
+        found.append(point)
+        return True
+
+    def run(limit: float) -> tuple[bool, int]:
+        prover = BoxProver(decreasing(limit), violates, time.monotonic() + 20)
+        assert isinstance(prover.visitor, QuadraticVisitor)
+        with torch.no_grad():
+            return prover.run()[0], prover.nodes
+
+    proven, nodes = run(largest + 0.01)
+    assert proven
+    assert not found
+    assert nodes < 20_000
+    assert not run(largest - 1e-4)[0]
+    assert float(decreasing(largest - 1e-4).exact(found[-1][None])[0, 0]) >= largest - 1e-4
+
+
+def test_networks_without_squares_keep_lines() -> None:
+    problem = question(loaded(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))))
+    assert fuse(problem.exact, problem.region, problem.prop) is None
