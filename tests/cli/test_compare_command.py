@@ -23,7 +23,7 @@ from relucert.experiments.comparison import methods
 from relucert.experiments.comparison.methods import Contender, Setting
 from relucert.methods.table import METHODS
 from relucert.query.types import NetworkLike
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 from tests.cli.conftest import Command, single_line
 from tests.experiments.comparison.answers import certified
 from tests.nets import mlp
@@ -103,7 +103,7 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch, fault: BaseException | None, radi
             raise fault
         yield certified("op-norm", radius, 1).answer
 
-    monkeypatch.setitem(methods.CONTENDERS, "op-norm", Contender("op-norm", Kind.CERTIFIED, ask))
+    monkeypatch.setitem(methods.CONTENDERS, "op-norm", Contender("op-norm", AnswerKind.CERTIFIED, ask))
 
 
 def test_a_contradiction_is_loud(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.domain import Domain, in_words
 from relucert.report.grouping import Group
-from relucert.report.reading import Kind, Result, read, result
+from relucert.report.reading import AnswerKind, Result, read, result
 from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
 from tests.report import runs
 
@@ -24,11 +24,11 @@ GOOD = [runs.certified(0, 0.01), runs.attacked(0, 0.02)]
 def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
     run = read(runs.write(tmp_path / "run.json", runs.invented(1)))
     assert [answer.kind for answer in run.results] == [
-        Kind.CERTIFIED,
-        Kind.CERTIFIED,
-        Kind.EXACT,
-        Kind.ESTIMATE,
-        Kind.UPPER,
+        AnswerKind.CERTIFIED,
+        AnswerKind.CERTIFIED,
+        AnswerKind.EXACT,
+        AnswerKind.ESTIMATE,
+        AnswerKind.UPPER,
     ]
     assert run.complete
     assert not Group((run,)).every_rival
@@ -39,7 +39,7 @@ def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
 )
 def test_nothing_unproven_counts_as_certified(tmp_path: Path, change: dict[str, Any]) -> None:
     run = read(runs.write(tmp_path / "run.json", [{**runs.certified(0, 0.01), **change, "kind": "certified"}]))
-    assert run.results[0].kind is Kind.UNPROVEN
+    assert run.results[0].kind is AnswerKind.UNPROVEN
     assert "rounding ignored" in run.results[0].name
 
 
@@ -165,10 +165,10 @@ def test_older_names_are_read(tmp_path: Path) -> None:
     fitted = runs.answer(0, "clever", value=0.1, sampled=0.2, radius=0.5, proven=False)
     unfitted = runs.answer(1, "clever", value=None, sampled=0.3, radius=0.5, proven=False, reason="no fit")
     exact, *estimates = read(runs.write(tmp_path / "run.json", [interval, fitted, unfitted])).results
-    assert (exact.kind, exact.method, exact.name) == (Kind.EXACT, "exact", "exact")
+    assert (exact.kind, exact.method, exact.name) == (AnswerKind.EXACT, "exact", "exact")
     assert [(guess.kind, guess.lower, guess.fitted) for guess in estimates] == [
-        (Kind.ESTIMATE, 0.1, True),
-        (Kind.ESTIMATE, 0.3, False),
+        (AnswerKind.ESTIMATE, 0.1, True),
+        (AnswerKind.ESTIMATE, 0.3, False),
     ]
     (curve,) = series(estimates, 1)
     assert (curve.images, curve.radii, curve.mean) == (2, (0.1, 0.3), 0.2)

@@ -105,12 +105,12 @@ def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
 
 
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
-    from relucert.report.reading import Kind
+    from relucert.report.reading import AnswerKind
     from relucert.report.summary import fits, rounded_down, rounded_up
 
     mean = "-"
     if ranking.mean is not None:
-        way = rounded_up if ranking.kind is Kind.UPPER else rounded_down
+        way = rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down
         mean = way(ranking.mean)
     if ranking.closed is not None:
         remarks = [f"{ranking.closed} closed; the mean is of the lower ends", *remarks]

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATES, Kind
+from relucert.report.reading import NEURON_STATES, AnswerKind
 from relucert.report.series import PROVEN, Sandwich, Series
 from relucert.report.summary import ROUND_STEPS
 
@@ -46,7 +46,7 @@ def accuracy(curves: Sequence[Series], top: float, norm: str) -> Markup:
         paths.append(("".join(path), style(number, curve.kind)))
     ticks = [(_x(radius, top), f"{radius:g}") for radius in _round_numbers(top)]
     described = f"Share of images against radius, a step curve for each of {', '.join(curve.name for curve in curves)}."
-    across = "distance" if all(curve.kind is Kind.UPPER for curve in curves) else "radius"
+    across = "distance" if all(curve.kind is AnswerKind.UPPER for curve in curves) else "radius"
     return _chart(described, ticks, f"{across} (p = {norm})", "share of images", curves=paths, guide=True)
 
 
@@ -118,7 +118,7 @@ def stack(counts: Sequence[float]) -> Markup:
     return render("bar.svg", width=BAR, style="bar wide", rectangles=rectangles, marks=())
 
 
-def style(number: int, answer_kind: Kind) -> str:
+def style(number: int, answer_kind: AnswerKind) -> str:
     """The style of a method by its number: its colour, and a dash for whatever is not proven."""
     return f"{colour(number)} {'' if answer_kind in PROVEN else answer_kind.value}".strip()
 

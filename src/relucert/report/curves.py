@@ -12,22 +12,22 @@ from matplotlib.lines import Line2D
 from relucert.report import accuracy
 from relucert.report.domain import UNLIKE, in_words
 from relucert.report.overview import by_norm
-from relucert.report.reading import Kind, Result, result
+from relucert.report.reading import AnswerKind, Result, result
 from relucert.report.series import Series, series
 
-LINES: dict[Kind, Literal["-", ":", "--"]] = {
-    Kind.CERTIFIED: "-",
-    Kind.EXACT: "-",
-    Kind.UNPROVEN: ":",
-    Kind.ESTIMATE: ":",
-    Kind.UPPER: "--",
+LINES: dict[AnswerKind, Literal["-", ":", "--"]] = {
+    AnswerKind.CERTIFIED: "-",
+    AnswerKind.EXACT: "-",
+    AnswerKind.UNPROVEN: ":",
+    AnswerKind.ESTIMATE: ":",
+    AnswerKind.UPPER: "--",
 }
 SHARES = {
-    Kind.CERTIFIED: "certified accuracy",
-    Kind.EXACT: "certified accuracy",
-    Kind.UNPROVEN: "accuracy, not certified",
-    Kind.ESTIMATE: "accuracy, not certified",
-    Kind.UPPER: "accuracy under attack",
+    AnswerKind.CERTIFIED: "certified accuracy",
+    AnswerKind.EXACT: "certified accuracy",
+    AnswerKind.UNPROVEN: "accuracy, not certified",
+    AnswerKind.ESTIMATE: "accuracy, not certified",
+    AnswerKind.UPPER: "accuracy under attack",
 }
 COLOURS = 10  # of matplotlib's cycle
 

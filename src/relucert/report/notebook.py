@@ -8,17 +8,17 @@ from typing import Any
 from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.overview import overview
-from relucert.report.reading import Kind, Result, result
+from relucert.report.reading import AnswerKind, Result, result
 from relucert.report.series import Sandwich, sandwiches
 from relucert.report.tables import NONE, Cell
 
 MOST = 100  # rows of a table
 TITLES = {
-    Kind.CERTIFIED: "certified radius",
-    Kind.EXACT: "exact distance",
-    Kind.UNPROVEN: "radius (rounding ignored)",
-    Kind.ESTIMATE: "estimate (not certified)",
-    Kind.UPPER: "distance",
+    AnswerKind.CERTIFIED: "certified radius",
+    AnswerKind.EXACT: "exact distance",
+    AnswerKind.UNPROVEN: "radius (rounding ignored)",
+    AnswerKind.ESTIMATE: "estimate (not certified)",
+    AnswerKind.UPPER: "distance",
 }
 
 Rows = Sequence[Mapping[str, Any]]
@@ -90,6 +90,6 @@ def _question(question: Sandwich, names: Sequence[str], every_rival: bool) -> li
 
 
 def _amount(answer: Result) -> Cell:
-    if answer.kind is Kind.EXACT:
+    if answer.kind is AnswerKind.EXACT:
         return tables.ends(answer)
-    return tables.bound(answer.kind, answer.upper if answer.kind is Kind.UPPER else answer.lower)
+    return tables.bound(answer.kind, answer.upper if answer.kind is AnswerKind.UPPER else answer.lower)

@@ -9,15 +9,15 @@ from typing import Any
 from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.domain import in_words
-from relucert.report.reading import Kind, Result, result
+from relucert.report.reading import AnswerKind, Result, result
 from relucert.report.series import Series, series
 
 GIVES = {
-    Kind.CERTIFIED: "certified radius",
-    Kind.EXACT: "proven lower end of the exact distance",
-    Kind.UNPROVEN: "radius (not certified: rounding ignored)",
-    Kind.ESTIMATE: "estimate (not certified)",
-    Kind.UPPER: "distance of adversarial examples",
+    AnswerKind.CERTIFIED: "certified radius",
+    AnswerKind.EXACT: "proven lower end of the exact distance",
+    AnswerKind.UNPROVEN: "radius (not certified: rounding ignored)",
+    AnswerKind.ESTIMATE: "estimate (not certified)",
+    AnswerKind.UPPER: "distance of adversarial examples",
 }
 
 
@@ -49,7 +49,7 @@ class MethodSummary:
     seconds: float
     failed: int
     remark: str | None
-    answer_kind: Kind
+    answer_kind: AnswerKind
 
     def __str__(self) -> str:
         """The summary in one line, rounded so that what is proven holds as printed."""

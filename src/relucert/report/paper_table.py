@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.report.fields import number, optional, text, whole
-from relucert.report.reading import REAL, Kind, Recorded, inference_of, read_rows
+from relucert.report.reading import REAL, AnswerKind, Recorded, inference_of, read_rows
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TableCell:
     target: str
     valid_inputs: str
     method: str
-    kind: Kind
+    kind: AnswerKind
     images: int
     mean: float | None
     seconds: float | None
@@ -64,7 +64,7 @@ def table_of(record: Mapping[str, Any], path: Path) -> Table:
 
 
 def _cell(row: Mapping[str, Any]) -> TableCell:
-    if row.get("kind") not in [kind.value for kind in Kind]:
+    if row.get("kind") not in [kind.value for kind in AnswerKind]:
         raise ValueError(f"its kind is {row.get('kind')!r}")
     sound = row.get("published_is_a_bound")
     return TableCell(
@@ -74,7 +74,7 @@ def _cell(row: Mapping[str, Any]) -> TableCell:
         target=text(row, "target"),
         valid_inputs=optional(text, row, "valid_inputs") or "",
         method=text(row, "method"),
-        kind=Kind(row["kind"]),
+        kind=AnswerKind(row["kind"]),
         images=whole(row, "images"),
         mean=number(row, "mean"),
         seconds=number(row, "seconds"),

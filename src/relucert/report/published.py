@@ -9,7 +9,7 @@ from markupsafe import Markup
 from relucert.report import tables
 from relucert.report.markup import render
 from relucert.report.paper_table import Table, TableCell
-from relucert.report.reading import REAL, Kind
+from relucert.report.reading import REAL, AnswerKind
 from relucert.report.sections import NORMS
 from relucert.report.tables import NONE, Cell
 
@@ -53,7 +53,7 @@ def _table(caption: str, cells: Sequence[TableCell], shown: Callable[[TableCell]
             _noted(by_method[method], shown, count) if method in by_method else Cell(NONE) for method, _ in methods
         ]
         rows.append([Cell(NORMS.get(norm, norm)), Cell(target), Cell(count), *amounts])
-    titles = [f"{method} (no bound)" if kind is Kind.ESTIMATE else method for method, kind in methods]
+    titles = [f"{method} (no bound)" if kind is AnswerKind.ESTIMATE else method for method, kind in methods]
     return tables.table(caption, ("p", "target", "images", *titles), rows, sortable=True)
 
 
@@ -67,7 +67,7 @@ def _noted(cell: TableCell, shown: Callable[[TableCell], Cell], count: int) -> C
 
 
 def _mean(cell: TableCell) -> Cell:
-    dagger = "\N{DAGGER}" if cell.sound is False and cell.kind is not Kind.ESTIMATE else ""
+    dagger = "\N{DAGGER}" if cell.sound is False and cell.kind is not AnswerKind.ESTIMATE else ""
     return tables.bound(cell.kind, cell.mean, _beside(cell, cell.published and f"{cell.published}{dagger}"))
 
 

@@ -29,8 +29,8 @@ COLOURS = 3  # channels of a coloured picture
 Row = TypeVar("Row")
 
 
-class Kind(str, Enum):
-    """What an answer is; the first two are proven."""
+class AnswerKind(str, Enum):
+    """What the number of an answer is; those of the first two are proven."""
 
     CERTIFIED = "certified"  # a lower bound
     EXACT = "exact"  # a lower bound, and an upper bound with a witness
@@ -69,7 +69,7 @@ class Result:
     target: int | None
     norm: str
     method: str
-    kind: Kind
+    kind: AnswerKind
     lower: float | None
     upper: float | None
     closed: bool
@@ -99,11 +99,11 @@ class Result:
     def name(self) -> str:
         """The method's name on pages and plots: whatever is not proven, or not about real arithmetic, says so."""
         name = {
-            Kind.CERTIFIED: self.method,
-            Kind.EXACT: "exact",
-            Kind.UNPROVEN: f"{self.method} (rounding ignored)",
-            Kind.ESTIMATE: f"{self.method} (estimate)",
-            Kind.UPPER: f"attack ({self.method})",
+            AnswerKind.CERTIFIED: self.method,
+            AnswerKind.EXACT: "exact",
+            AnswerKind.UNPROVEN: f"{self.method} (rounding ignored)",
+            AnswerKind.ESTIMATE: f"{self.method} (estimate)",
+            AnswerKind.UPPER: f"attack ({self.method})",
         }[self.kind]
         name = name if self.inference == REAL else f"{name} in {self.inference}"
         return name if self.source is None else f"{name}, {self.source}"
@@ -201,7 +201,7 @@ def result(row: Any) -> Result:
         raise ValueError("it is no object")
     row = upgraded(row)
     answer_kind, lower, upper = _bounds(row)
-    said = Kind.CERTIFIED if answer_kind is Kind.UNPROVEN else answer_kind  # what a row may call itself
+    said = AnswerKind.CERTIFIED if answer_kind is AnswerKind.UNPROVEN else answer_kind  # what a row may call itself
     if row.get("kind", said.value) not in (said.value, answer_kind.value):
         raise ValueError(f"its kind is {row['kind']!r} and its keys are those of {answer_kind.value!r}")
     reason = optional(text, row, "reason")
@@ -216,7 +216,7 @@ def result(row: Any) -> Result:
         upper=upper,
         closed=row.get("closed") is True,
         has_question=reason != OWN_LABEL,
-        fitted=answer_kind is Kind.ESTIMATE and row["fitted"] is True,
+        fitted=answer_kind is AnswerKind.ESTIMATE and row["fitted"] is True,
         reason=reason,
         predicted=optional(whole, row, "predicted"),
         seconds=finite(row, "seconds"),
@@ -236,19 +236,19 @@ def inference_of(row: Mapping[str, Any]) -> str:
     return str(inference)
 
 
-def _bounds(row: Mapping[str, Any]) -> tuple[Kind, float | None, float | None]:
+def _bounds(row: Mapping[str, Any]) -> tuple[AnswerKind, float | None, float | None]:
     """The kind of an answer, told by the keys that only this kind has, and its lower and upper bound."""
     if "radius" in row and "arithmetic" in row:
         radius = number(row, "radius")
         proven = row["arithmetic"] == "rigorous" and row.get("proven") is (radius is not None)
-        return (Kind.CERTIFIED if proven else Kind.UNPROVEN), radius, None
+        return (AnswerKind.CERTIFIED if proven else AnswerKind.UNPROVEN), radius, None
     if "distance" in row:
-        return Kind.UPPER, None, number(row, "distance")
+        return AnswerKind.UPPER, None, number(row, "distance")
     if "lower" in row and "upper" in row:
         lower, upper = number(row, "lower"), number(row, "upper")
-        return Kind.EXACT, math.inf if row.get("unreachable") is True else lower, upper
+        return AnswerKind.EXACT, math.inf if row.get("unreachable") is True else lower, upper
     if "value" in row and "sampled" in row:
-        return Kind.ESTIMATE, number(row, "value"), None
+        return AnswerKind.ESTIMATE, number(row, "value"), None
     raise ValueError("it is no answer of relucert: no radius, distance, value or exact bounds")
 
 

@@ -15,19 +15,19 @@ from relucert.report.domain import NOT_RECORDED, in_words
 from relucert.report.gallery import gallery
 from relucert.report.grouping import Group
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATES, Kind, Result
+from relucert.report.reading import NEURON_STATES, AnswerKind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
 from relucert.report.summary import against, rounded_down, rounded_up
 
 NORMS = {"inf": "\N{INFINITY}"}
 ACCURACY = {
-    Kind.UPPER: "Accuracy under attack against distance",
-    Kind.ESTIMATE: "Estimated accuracy against radius (not certified)",
-    Kind.UNPROVEN: "Accuracy against radius, rounding ignored (not certified)",
+    AnswerKind.UPPER: "Accuracy under attack against distance",
+    AnswerKind.ESTIMATE: "Estimated accuracy against radius (not certified)",
+    AnswerKind.UNPROVEN: "Accuracy against radius, rounding ignored (not certified)",
 }
 MEANS = {
-    Kind.ESTIMATE: "mean estimate (not certified)",
-    Kind.UNPROVEN: "mean radius, rounding ignored (not certified)",
+    AnswerKind.ESTIMATE: "mean estimate (not certified)",
+    AnswerKind.UNPROVEN: "mean radius, rounding ignored (not certified)",
 }
 
 Tiles = list[tuple[str, str]]
@@ -95,7 +95,7 @@ def _tiles(curves: Sequence[Series], questions: Sequence[Sandwich], best: Series
         if curve.kind in MEANS and curve.mean is not None:
             over = f"over {counted(len(curve.finite), 'image')}, {curve.name}"
             tiles.append((rounded_down(curve.mean, 4), f"{MEANS[curve.kind]} {over}"))
-    attacks = [curve for curve in curves if curve.kind is Kind.UPPER and curve.mean is not None]
+    attacks = [curve for curve in curves if curve.kind is AnswerKind.UPPER and curve.mean is not None]
     if attacks:
         nearest = min(attacks, key=lambda curve: curve.mean or 0.0)
         over = f"over {counted(len(nearest.finite), 'image')}, {nearest.name}"
@@ -115,7 +115,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
             "asked": curve.images,
             "radii": curve.finite,
             "always": len(curve.radii) - len(curve.finite),
-            "open": curve.kind is Kind.UPPER,
+            "open": curve.kind is AnswerKind.UPPER,
         }
         for curve in curves
     ]
@@ -133,7 +133,7 @@ def _accuracy(curves: Sequence[Series], norm: str, comparable: bool, rivals: str
     }
 
 
-def _accuracy_title(kinds: set[Kind]) -> str:
+def _accuracy_title(kinds: set[AnswerKind]) -> str:
     """The title of the chart of accuracy, which says whether anything in it is certified."""
     if kinds & set(PROVEN):
         return "Certified accuracy against radius"
@@ -146,10 +146,10 @@ def _accuracy_words(curves: Sequence[Series], comparable: bool) -> str:
     words = ["The share of images that keep their class within a radius."]
     if kinds & set(PROVEN):
         words.append("Solid: proven.")
-    if Kind.UPPER in kinds:
+    if AnswerKind.UPPER in kinds:
         limit = ", which no proof can exceed" if comparable else ""
         words.append(f"Dashed: the share that no attack has changed{limit}.")
-    if kinds & {Kind.UNPROVEN, Kind.ESTIMATE}:
+    if kinds & {AnswerKind.UNPROVEN, AnswerKind.ESTIMATE}:
         words.append("Dotted: not certified.")
     if len({curve.images for curve in curves}) > 1:
         words.append("Not every method answered for every image: curves over different images can't be compared.")
@@ -161,7 +161,9 @@ def _methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_riva
     points = [
         charts.Point(curve.name, charts.colour(number), curve.seconds, share)
         for number, curve in enumerate(curves)
-        if curve.kind is not Kind.UPPER and curve.seconds and (share := tightness(curve.name, questions)) is not None
+        if curve.kind is not AnswerKind.UPPER
+        and curve.seconds
+        and (share := tightness(curve.name, questions)) is not None
     ]
     return {
         "title": "Methods" if len(curves) > 1 else "Method",
@@ -176,8 +178,8 @@ def _bar_keys(questions: Sequence[Sandwich]) -> list[tuple[str, str]]:
     answers = [answer for question in questions for answer in question.results]
     kinds = {answer.kind for answer in answers}
     keys = [("proven", "proven")] if kinds & set(PROVEN) else []
-    keys += [("open", "unknown, up to the nearest example")] if kinds & {Kind.UPPER, Kind.EXACT} else []
-    marked = list(dict.fromkeys(answer.name for answer in answers if answer.kind is not Kind.UPPER))
+    keys += [("open", "unknown, up to the nearest example")] if kinds & {AnswerKind.UPPER, AnswerKind.EXACT} else []
+    marked = list(dict.fromkeys(answer.name for answer in answers if answer.kind is not AnswerKind.UPPER))
     if marked:
         keys.append(("mark-key", f"a line at {marked[0]}" if len(marked) == 1 else "a line for each method"))
     return keys

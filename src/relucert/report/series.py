@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from relucert.report.reading import Kind, Result
+from relucert.report.reading import AnswerKind, Result
 from relucert.report.summary import fits
 
-PROVEN = (Kind.CERTIFIED, Kind.EXACT)
+PROVEN = (AnswerKind.CERTIFIED, AnswerKind.EXACT)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Series:
     """
 
     name: str
-    kind: Kind
+    kind: AnswerKind
     images: int
     radii: tuple[float, ...]
     seconds: float
@@ -49,7 +49,7 @@ class Series:
     def accuracy_at(self, radius: float) -> float:
         """The share of images that keep their class within a radius: what is proven of it holds at the radius itself,
         an adversarial example at that distance breaks it."""
-        beyond = (kept > radius if self.kind is Kind.UPPER else kept >= radius for kept in self.radii)
+        beyond = (kept > radius if self.kind is AnswerKind.UPPER else kept >= radius for kept in self.radii)
         return sum(beyond) / max(1, self.images)
 
     def steps(self) -> tuple[list[float], list[float]]:
@@ -79,7 +79,7 @@ class Sandwich:
 
     @property
     def exact(self) -> Result | None:
-        return next((result for result in self.results if result.kind is Kind.EXACT), None)
+        return next((result for result in self.results if result.kind is AnswerKind.EXACT), None)
 
     @property
     def gap(self) -> float | None:
@@ -113,7 +113,7 @@ def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
         rivals: How many answers a method gives per image in a finished run; None: as many as any image has. An image
             with fewer answers is left out, since nothing is known about its other rivals.
     """
-    methods: dict[tuple[str, Kind], list[Result]] = {}
+    methods: dict[tuple[str, AnswerKind], list[Result]] = {}
     for result in results:
         methods.setdefault((result.name, result.kind), []).append(result)
     return [_series(name, answer_kind, rows, rivals) for (name, answer_kind), rows in methods.items()]
@@ -126,7 +126,7 @@ def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | N
         proven = [result for result in question.results if result.kind in PROVEN]
         if proven:
             rows.append(question.lower or proven[0])
-    return _series("best proven", Kind.CERTIFIED, rows, rivals) if rows else None
+    return _series("best proven", AnswerKind.CERTIFIED, rows, rivals) if rows else None
 
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
@@ -157,7 +157,7 @@ def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
     return fmean(ratios) if ratios else None
 
 
-def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None) -> Series:
+def _series(name: str, answer_kind: AnswerKind, rows: list[Result], rivals: int | None) -> Series:
     rows = sorted((row for row in rows if row.has_question), key=lambda row: row.image)
     images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
     full = max(map(len, images), default=0) if rivals is None else rivals
@@ -174,17 +174,17 @@ def _series(name: str, answer_kind: Kind, rows: list[Result], rivals: int | None
     )
 
 
-def _remark(answer_kind: Kind, images: list[list[Result]]) -> str | None:
+def _remark(answer_kind: AnswerKind, images: list[list[Result]]) -> str | None:
     """How many answers of a method are fitted or closed; None for methods without either."""
-    if answer_kind is Kind.ESTIMATE and images:
+    if answer_kind is AnswerKind.ESTIMATE and images:
         return fits(sum(all(row.fitted for row in image) for image in images), len(images))
     closed = sum(all(row.closed for row in image) for image in images)
-    return f"{closed} of {len(images)} closed" if answer_kind is Kind.EXACT else None
+    return f"{closed} of {len(images)} closed" if answer_kind is AnswerKind.EXACT else None
 
 
-def _kept(answer_kind: Kind, rows: list[Result]) -> float | None:
+def _kept(answer_kind: AnswerKind, rows: list[Result]) -> float | None:
     """The least radius over an image's rivals; where no attack succeeded the image keeps its class everywhere."""
-    if answer_kind is Kind.UPPER:
+    if answer_kind is AnswerKind.UPPER:
         return min(math.inf if row.upper is None else row.upper for row in rows)
     lowers = [row.lower for row in rows]
     return None if None in lowers else min(lower for lower in lowers if lower is not None)

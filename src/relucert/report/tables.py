@@ -11,7 +11,7 @@ from markupsafe import Markup
 from relucert.common.words import counted
 from relucert.report import charts
 from relucert.report.markup import render
-from relucert.report.reading import NEURON_STATES, Kind, Result
+from relucert.report.reading import NEURON_STATES, AnswerKind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
@@ -58,7 +58,7 @@ def table(
 
 def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival: bool) -> Markup:
     """One row per method: its mean and median radius, how tight it is beside others, how fast."""
-    shares = [None if curve.kind is Kind.UPPER else tightness(curve.name, questions) for curve in curves]
+    shares = [None if curve.kind is AnswerKind.UPPER else tightness(curve.name, questions) for curve in curves]
     beside = len(curves) > 1 and any(share is not None for share in shares)
     rows = []
     for number, (curve, share) in enumerate(zip(curves, shares, strict=True)):
@@ -94,15 +94,15 @@ def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Ma
         columns.append(("rival", lambda question: _rival(question.results[0].target)))
     columns.append(("from 0", lambda question: Cell(charts.bar(question, top))))
     if kinds & set(PROVEN):
-        columns.append(("proven", lambda question: _end(Kind.CERTIFIED, question.lower)))
-    if Kind.EXACT in kinds:
+        columns.append(("proven", lambda question: _end(AnswerKind.CERTIFIED, question.lower)))
+    if AnswerKind.EXACT in kinds:
         columns.append(("exact", lambda question: ends(question.exact)))
-    if kinds & {Kind.UPPER, Kind.EXACT}:
-        columns.append(("nearest example", lambda question: _end(Kind.UPPER, question.upper)))
-    if Kind.UNPROVEN in kinds:
-        columns.append(("rounding ignored", lambda question: _guess(question, Kind.UNPROVEN)))
-    if Kind.ESTIMATE in kinds:
-        columns.append(("estimate", lambda question: _guess(question, Kind.ESTIMATE)))
+    if kinds & {AnswerKind.UPPER, AnswerKind.EXACT}:
+        columns.append(("nearest example", lambda question: _end(AnswerKind.UPPER, question.upper)))
+    if AnswerKind.UNPROVEN in kinds:
+        columns.append(("rounding ignored", lambda question: _guess(question, AnswerKind.UNPROVEN)))
+    if AnswerKind.ESTIMATE in kinds:
+        columns.append(("estimate", lambda question: _guess(question, AnswerKind.ESTIMATE)))
     if any(question.gap is not None for question in questions):
         columns.append(("gap", lambda question: _gap(question.gap)))
     if any(result.reason for question in questions for result in question.results):
@@ -121,20 +121,20 @@ def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Marku
     return table(caption, ("layer", "shares", *NEURON_STATES), rows)
 
 
-def bound(answer_kind: Kind, value: float | None, note: str | None = None) -> Cell:
+def bound(answer_kind: AnswerKind, value: float | None, note: str | None = None) -> Cell:
     """A bound, rounded down, or up if it is an upper bound, so that it still holds as printed."""
     if value is None:
         return Cell(NONE, note=note)
     if math.isinf(value):
         return Cell("any distance", 1e308, note)
-    return Cell(rounded_up(value) if answer_kind is Kind.UPPER else rounded_down(value), value, note)
+    return Cell(rounded_up(value) if answer_kind is AnswerKind.UPPER else rounded_down(value), value, note)
 
 
-def _end(answer_kind: Kind, result: Result | None) -> Cell:
+def _end(answer_kind: AnswerKind, result: Result | None) -> Cell:
     """The best lower or upper bound, and the method that gives it."""
     if result is None:
         return Cell(NONE)
-    return bound(answer_kind, result.upper if answer_kind is Kind.UPPER else result.lower, result.name)
+    return bound(answer_kind, result.upper if answer_kind is AnswerKind.UPPER else result.lower, result.name)
 
 
 def _rival(target: int | None) -> Cell:
@@ -166,16 +166,16 @@ def ends(exact: Result | None) -> Cell:
     return Cell(low if low == high else f"{low} {NONE} {high}", exact.lower, None if exact.closed else "not closed")
 
 
-def _guess(question: Sandwich, answer_kind: Kind) -> Cell:
+def _guess(question: Sandwich, answer_kind: AnswerKind) -> Cell:
     """The first number of a kind that is not certified."""
     values = [result.lower for result in question.results if result.kind is answer_kind and result.lower is not None]
     return Cell(f"{values[0]:.4g}", values[0], "not certified") if values else Cell(NONE)
 
 
 MEANING = {
-    Kind.CERTIFIED: "certified lower bound",
-    Kind.EXACT: "proven lower end of the exact interval",
-    Kind.UNPROVEN: "not certified: rounding ignored",
-    Kind.ESTIMATE: "not certified: an estimate",
-    Kind.UPPER: "upper bound: an adversarial example",
+    AnswerKind.CERTIFIED: "certified lower bound",
+    AnswerKind.EXACT: "proven lower end of the exact interval",
+    AnswerKind.UNPROVEN: "not certified: rounding ignored",
+    AnswerKind.ESTIMATE: "not certified: an estimate",
+    AnswerKind.UPPER: "upper bound: an adversarial example",
 }

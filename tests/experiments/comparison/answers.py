@@ -6,7 +6,7 @@ from typing import Any
 
 from relucert.answers.certificates import Certificate, Estimate, Exact, Rounding, UpperBound
 from relucert.experiments.comparison.methods import Entry
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 INF = float("inf")
 
@@ -17,12 +17,12 @@ def certified(
 ) -> Entry:  # fmt: skip
     arithmetic = Rounding.RIGOROUS if proven else Rounding.FLOAT
     answer = Certificate(image, 7, target, INF, method, arithmetic, radius, reason, 0.5, 2)
-    return Entry(method, Kind.CERTIFIED, answer)
+    return Entry(method, AnswerKind.CERTIFIED, answer)
 
 
 def attacked(distance: float | None, image: int = 0, target: int | None = 3) -> Entry:
     answer = UpperBound(image, 7, target, INF, "best", distance, None, None, None, None, 0.25)
-    return Entry("attack", Kind.UPPER, answer)
+    return Entry("attack", AnswerKind.UPPER, answer)
 
 
 def estimated(value: float | None, image: int = 0) -> Entry:
@@ -31,9 +31,9 @@ def estimated(value: float | None, image: int = 0) -> Entry:
         image=image, label=7, target=3, norm=INF, method="clever", value=value, sampled=value, seconds=1.0,
         sampling_radius=0.1, batches=20, samples=10, **absent,
     )  # fmt: skip
-    return Entry("clever", Kind.ESTIMATE, answer)
+    return Entry("clever", AnswerKind.ESTIMATE, answer)
 
 
 def exact(lower: float | None, upper: float | None, closed: bool, image: int = 0, target: int | None = 3) -> Entry:
     answer = Exact(image, 7, target, INF, "exact", lower, upper, closed, None, None, None, 1.0, 3)
-    return Entry("exact", Kind.EXACT, answer)
+    return Entry("exact", AnswerKind.EXACT, answer)

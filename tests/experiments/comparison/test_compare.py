@@ -26,7 +26,7 @@ from relucert.inputs.loading.runtime import Loaded
 from relucert.methods.table import METHODS
 from relucert.query.targets import TARGETS
 from relucert.query.types import NetworkLike
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 from tests.experiments.comparison.answers import certified, exact
 from tests.method_tables import PROGRAMS
 from tests.nets import NETWORKS, centres, mlp, rectified_input
@@ -98,7 +98,7 @@ def _slow(before: float, after: float) -> Contender:
                     time.sleep(0.01)
             yield certified("slow", 1e-6, image).answer
 
-    return Contender("slow", Kind.CERTIFIED, ask)
+    return Contender("slow", AnswerKind.CERTIFIED, ask)
 
 
 def _compared(contender: Contender, budget: float) -> tuple[ComparisonRun, list[Entry]]:
@@ -137,7 +137,7 @@ def test_exact_goes_on_only_where_it_closes(ends: list[tuple[float, float | None
             yield exact(*interval, image=image).answer
 
     network = mlp(6, 10, 4)
-    contender = Contender("exact", Kind.EXACT, ask, patient=True)
+    contender = Contender("exact", AnswerKind.EXACT, ask, patient=True)
     comparison = ComparisonRun(
         Loaded(network, network), centres(network, len(ends)), None, [contender], Setting(Norm(2.0), box=None)
     )
@@ -162,7 +162,7 @@ def _failing(spoilt: bool) -> Contender:
             answer = certified("slow", None if image == 0 else 1e-6, image).answer
             yield replace(answer, failed=image == 0, reason="not certified: RuntimeError: no" if image == 0 else None)
 
-    return Contender("slow", Kind.CERTIFIED, ask)
+    return Contender("slow", AnswerKind.CERTIFIED, ask)
 
 
 def test_what_fails_inside_a_method_is_told_apart() -> None:

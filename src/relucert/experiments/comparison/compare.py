@@ -37,7 +37,7 @@ from relucert.query.questions import check_stated, pose, prepare
 from relucert.query.targets import parse_target
 from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Presentable
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +268,7 @@ class ComparisonRun:
             self._try(contender, f"skipped: the first image took more than the budget of {budget:g} s")
         if contender.name not in self.skipped:
             late = f"stopped: {counted(count, 'image')} took more than {budget:g} s each"
-            hopeful = contender.kind is not Kind.EXACT
+            hopeful = contender.kind is not AnswerKind.EXACT
             for answer in self._within(contender, count, late):
                 yield answer
                 hopeful = hopeful or (answer.closed and bool(answer.upper))

@@ -28,7 +28,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.table import METHODS, find_method
 from relucert.network import find_inference
 from relucert.query.types import BoxLike, NetworkLike, ScaleLike, TargetLike
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 SOFT = 0.9  # the share of a budget after which methods that mind the time are to end by themselves
 
@@ -86,7 +86,7 @@ class Contender:
     """
 
     name: str
-    kind: Kind
+    kind: AnswerKind
     ask: Ask
     timed: bool = False
     patient: bool = False
@@ -98,29 +98,29 @@ class Entry:
     """The answer of one method to one question."""
 
     method: str
-    kind: Kind
+    kind: AnswerKind
     answer: Any
 
     @property
     def lower(self) -> float | None:
         """The proven lower bound of the answer, if there is one."""
-        if self.kind is Kind.EXACT:
+        if self.kind is AnswerKind.EXACT:
             return self.answer.lower  # type: ignore[no-any-return]
-        return self.answer.radius if self.kind is Kind.CERTIFIED and self.answer.proven else None
+        return self.answer.radius if self.kind is AnswerKind.CERTIFIED and self.answer.proven else None
 
     @property
     def upper(self) -> float | None:
         """The witnessed upper bound of the answer, if there is one."""
-        if self.kind is Kind.EXACT:
+        if self.kind is AnswerKind.EXACT:
             return self.answer.upper  # type: ignore[no-any-return]
-        return self.answer.distance if self.kind is Kind.UPPER else None
+        return self.answer.distance if self.kind is AnswerKind.UPPER else None
 
     @property
     def figure(self) -> float | None:
         """The number of this answer in tables: an estimate, a distance or a proven radius."""
-        if self.kind is Kind.ESTIMATE:
+        if self.kind is AnswerKind.ESTIMATE:
             return self.answer.value  # type: ignore[no-any-return]
-        return self.upper if self.kind is Kind.UPPER else self.lower
+        return self.upper if self.kind is AnswerKind.UPPER else self.lower
 
     @property
     def reason(self) -> str | None:
@@ -179,11 +179,14 @@ def _attack(network: NetworkLike, images: Tensor, labels: Tensor | None, setting
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        *(Contender(name, Kind.CERTIFIED, partial(_certified, name), timed=_has_programs(name)) for name in METHODS),
-        Contender(BEST, Kind.CERTIFIED, _best, timed=True, patient=True, composed=True),
-        Contender("exact", Kind.EXACT, _exact, timed=True, patient=True),
-        Contender("clever", Kind.ESTIMATE, _clever),
-        Contender("attack", Kind.UPPER, _attack, timed=True, patient=True),
+        *(
+            Contender(name, AnswerKind.CERTIFIED, partial(_certified, name), timed=_has_programs(name))
+            for name in METHODS
+        ),
+        Contender(BEST, AnswerKind.CERTIFIED, _best, timed=True, patient=True, composed=True),
+        Contender("exact", AnswerKind.EXACT, _exact, timed=True, patient=True),
+        Contender("clever", AnswerKind.ESTIMATE, _clever),
+        Contender("attack", AnswerKind.UPPER, _attack, timed=True, patient=True),
     )
 }
 

@@ -8,7 +8,7 @@ from relucert.api.best import BEST
 from relucert.common.names import MethodName
 from relucert.errors import ContradictionError
 from relucert.experiments.comparison.methods import Entry
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 STRONGER: tuple[tuple[MethodName, ...], ...] = (
     ("fast-lin", "lp", "lp-full"), ("fast-lin", "alpha", "lp-full"), ("crown", "alpha", "lp-full"),
@@ -47,13 +47,13 @@ def _compare(below: Entry, above: Entry) -> None:
     lower, upper = below.lower, above.upper
     if lower is not None and upper is not None and not lower <= upper:
         _contradict(below, lower, above, upper, "is proven beyond the adversarial example at")
-    if below.kind is Kind.EXACT and below.answer.unreachable and above.upper:
+    if below.kind is AnswerKind.EXACT and below.answer.unreachable and above.upper:
         _contradict(below, None, above, above.upper, "is proven to have no adversarial example, and there is one at")
     if lower is None or above.lower is None or above.lower >= lower * (1 - SLACK):
         return
     if _is_stronger(above, below):
         _contradict(below, lower, above, above.lower, "exceeds the stronger")
-    if above.kind is Kind.EXACT and above.answer.closed:
+    if above.kind is AnswerKind.EXACT and above.answer.closed:
         _contradict(below, lower, above, above.lower, "exceeds the closed")
 
 

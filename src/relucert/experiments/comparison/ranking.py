@@ -9,7 +9,7 @@ from statistics import fmean
 
 from relucert.experiments.comparison.methods import Entry
 from relucert.experiments.comparison.order import Key
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Ranking:
     """
 
     method: str
-    kind: Kind
+    kind: AnswerKind
     count: int
     mean: float | None
     to_best: float | None
@@ -71,7 +71,7 @@ def rankings(entries: Mapping[Key, Mapping[str, Entry]], rivals: int = 1) -> lis
 
 def _figure(entry: Entry) -> float | None:
     """The number that an answer is ranked by; a rival that is proven to be out of reach is at no distance."""
-    return math.inf if entry.kind is Kind.EXACT and entry.answer.unreachable else entry.figure
+    return math.inf if entry.kind is AnswerKind.EXACT and entry.answer.unreachable else entry.figure
 
 
 def _least(numbers: list[float | None], rivals: int) -> float | None:
@@ -92,14 +92,14 @@ def _ranking(name: str, images: list[_ImageFigure]) -> Ranking:
         to_best=_mean(figure / image.best - 1 for image, figure in ranked if image.best),
         to_witness=_mean(figure / image.witness - 1 for image, figure in ranked if image.witness),
         seconds=_mean(seconds for seconds in spent if seconds),
-        closed=sum(image.all_are("closed") for image, _ in ranked) if kind is Kind.EXACT else None,
-        fitted=sum(image.all_are("fitted") for image, _ in ranked) if kind is Kind.ESTIMATE else None,
+        closed=sum(image.all_are("closed") for image, _ in ranked) if kind is AnswerKind.EXACT else None,
+        fitted=sum(image.all_are("fitted") for image, _ in ranked) if kind is AnswerKind.ESTIMATE else None,
     )
 
 
 def _is_unreachable(image: _ImageFigure) -> bool:
     """Whether exact proves that no rival can be reached: then there is no distance to count."""
-    return image.entries[0].kind is Kind.EXACT and image.figure == math.inf
+    return image.entries[0].kind is AnswerKind.EXACT and image.figure == math.inf
 
 
 def _mean(numbers: Iterable[float]) -> float | None:

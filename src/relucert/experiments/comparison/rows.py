@@ -11,7 +11,7 @@ from relucert.arithmetic.region import Region
 from relucert.experiments.comparison.methods import Entry
 from relucert.network import Network
 from relucert.report import pictures
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 FAR = 1e12  # the radius of bounds where a certified radius is infinite
 
@@ -22,7 +22,7 @@ def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
     image, answer = images[entry.answer.image], entry.answer
     if entry.method == "fast-lin" and entry.lower:
         record["neurons"] = neurons(network, image, entry.lower, answer)
-    if entry.kind is Kind.UPPER and answer.distance:
+    if entry.kind is AnswerKind.UPPER and answer.distance:
         record |= pictures.recorded(network, image, answer.witness, answer.box)
     return record
 

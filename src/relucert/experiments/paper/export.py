@@ -9,7 +9,7 @@ from relucert.experiments.comparison.methods import CONTENDERS
 from relucert.experiments.comparison.ranking import Ranking
 from relucert.experiments.paper.published import PublishedLine
 from relucert.experiments.paper.rerun import LineResult
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 from relucert.report.summary import rounded_down, rounded_up
 
 LEGEND = (
@@ -66,7 +66,7 @@ def _bounds(line: PublishedLine, method: str) -> bool | None:
     """Whether the published number is a bound; None where there is no number."""
     if method not in line.radii:
         return None
-    return line.sound(method) and CONTENDERS[method].kind is not Kind.ESTIMATE
+    return line.sound(method) and CONTENDERS[method].kind is not AnswerKind.ESTIMATE
 
 
 def _radius(line: PublishedLine, method: str, ranking: Ranking | None, authors: bool) -> str:
@@ -75,7 +75,7 @@ def _radius(line: PublishedLine, method: str, ranking: Ranking | None, authors: 
         published += "†"
     ours = "-"
     if ranking is not None and ranking.mean is not None:
-        ours = (rounded_up if ranking.kind is Kind.UPPER else rounded_down)(ranking.mean, 4)
+        ours = (rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down)(ranking.mean, 4)
     return _beside(ours, published, authors)
 
 

@@ -21,7 +21,7 @@ from relucert.inputs.storage.store import Section, Store
 from relucert.network import find_inference
 from relucert.query.questions import pose
 from relucert.query.types import BoxLike
-from relucert.report.reading import Kind
+from relucert.report.reading import AnswerKind
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs of attacks, exact answers and CLEVER
 
@@ -110,7 +110,7 @@ class Rerun:
         """The valid inputs of a method's questions."""
         if not self.protocol:
             return self.setting.box
-        return None if contender.kind is Kind.CERTIFIED else PIXELS
+        return None if contender.kind is AnswerKind.CERTIFIED else PIXELS
 
     def _questions(self) -> list[TableQuestion]:
         """Every method's question about every image that is classified rightly."""
