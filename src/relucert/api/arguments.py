@@ -103,7 +103,7 @@ class Posed:
         questions = self.inquiry.questions
         claim = claimed(self.inquiry.problem(self.network, self.shape, questions), questions[0].image)
         inference = self.network.inference.name
-        files.check_replaceable(path, lambda there: is_about(there, claim, inference), overwrite)
+        files.check_replaceable(path, lambda content: is_about(content, claim, inference), overwrite)
 
     def most_workers(self, fitting: int) -> int:
         """How many processes may work: one where a module re-checks witnesses, else as many as fit the memory."""

@@ -120,8 +120,8 @@ def check_all(paths: Sequence[Path], subject: ProofSubject, workers: int | None 
     long.
     """
     with Execution(workers) as execution:
-        for came in execution.run(_Files(paths, subject), [(number,) for number in range(len(paths))], len(paths)):
-            yield from (checked for _, checked in came)
+        for results in execution.run(_Files(paths, subject), [(number,) for number in range(len(paths))], len(paths)):
+            yield from (checked for _, checked in results)
 
 
 @lru_cache(maxsize=4)

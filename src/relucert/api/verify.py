@@ -116,9 +116,11 @@ def verify_alone(
     if proof is not None:
         path, claim = checked_path(proof, "a proof"), proofs.claimed(loaded, specification)
         files.check_writable(path)
-        files.check_replaceable(path, lambda there: is_about(there, claim), overwrite)
-    with listening(progress) as told:
-        verification = _Verification(loaded, specification, replay, started, ends, seed, told.tell, claim is not None)
+        files.check_replaceable(path, lambda content: is_about(content, claim), overwrite)
+    with listening(progress) as receiver:
+        verification = _Verification(
+            loaded, specification, replay, started, ends, seed, receiver.tell, claim is not None
+        )
         verdict = verification.run()
     if claim is not None and verdict.holds:
         proofs.write(path, claim, verification.proven)
@@ -282,10 +284,10 @@ class _Verification:
     def _said(self, witness: Witness) -> str:
         if witness.arithmetic is None:
             return f"shown by {self.replay.by}"
-        said = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
+        text = f"proven in {witness.arithmetic} arithmetic, and shown by {self.replay.by}"
         if self.witness_check.differing:
-            said += f"; {self.witness_check.differing} other points violate it in real arithmetic only"
-        return said
+            text += f"; {self.witness_check.differing} other points violate it in real arithmetic only"
+        return text
 
     def _unsure(self, reason: str) -> str:
         return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.witness_check.differing else reason

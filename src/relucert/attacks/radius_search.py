@@ -37,9 +37,9 @@ def _descend(pursuit: Pursuit, offsets: Tensor, radius: Tensor, steps: int) -> N
     centres, norm = pursuit.centres, pursuit.norm
     for step in range(steps):
         points = pursuit.clip(centres + offsets)
-        way = norm.direction(pursuit.slope(points).gradients)
+        direction = norm.direction(pursuit.slope(points).gradients)
         length = STEP * annealed(step / steps) * radius
-        offsets = norm.project(points - centres - length[:, None] * way, radius)
+        offsets = norm.project(points - centres - length[:, None] * direction, radius)
     pursuit.slope(pursuit.clip(centres + offsets))
 
 

@@ -35,17 +35,17 @@ class OwnFault(BaseException):
 @contextmanager
 def listening(progress: ProgressLike) -> Iterator[Listener]:
     """Opens a listener for the time of the work; what a function of the user's raises comes out as it was raised."""
-    with closing(listener(progress)) as told, faults_of(told):
-        yield told
+    with closing(listener(progress)) as receiver, faults_of(receiver):
+        yield receiver
 
 
 @contextmanager
-def faults_of(told: Listener) -> Iterator[None]:
+def faults_of(receiver: Listener) -> Iterator[None]:
     """Within this context, what the function of this listener raises is raised again as it was."""
     try:
         yield
     except OwnFault as fault:
-        if fault.caller is not told:
+        if fault.caller is not receiver:
             raise
         raise fault.error from None
 

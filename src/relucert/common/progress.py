@@ -69,8 +69,8 @@ class Progress:
 
     def and_news(self, news: Progress) -> Progress:
         """This state, updated by all fields that the news sets."""
-        said = {field.name: value for field in fields(news) if (value := getattr(news, field.name)) is not None}
-        return replace(self, **said)
+        changes = {field.name: value for field in fields(news) if (value := getattr(news, field.name)) is not None}
+        return replace(self, **changes)
 
     @staticmethod
     def _words(pattern: str, value: Any) -> str:

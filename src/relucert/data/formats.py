@@ -122,8 +122,8 @@ def _idx_array(path: Path, shape: tuple[int, ...]) -> Array:
     with _opened(path) as file:
         start = file.read(len(expected))
         if start != expected:
-            came = f"begins with {start.hex(' ')}" if start else "is empty"
-            raise LoadError(f"{path}: not an idx file of {_things(shape)}: it {came}, not with {expected.hex(' ')}")
+            begun = f"begins with {start.hex(' ')}" if start else "is empty"
+            raise LoadError(f"{path}: not an idx file of {_things(shape)}: it {begun}, not with {expected.hex(' ')}")
         header = file.read(4 * (1 + len(shape)))
         if len(header) < 4 * (1 + len(shape)):
             raise LoadError(f"{path}: truncated: the header ends too early")

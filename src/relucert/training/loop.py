@@ -85,7 +85,7 @@ def fit(
     """
     origin = checkpoint.TrainingOrigin(recipe, data)
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
-    optimisers = [_optimiser(each, recipe) for each in models]
+    optimisers = [_optimiser(stage_model, recipe) for stage_model in models]
     done = None if keep is None else checkpoint.restore(keep, models, optimisers, origin)
     done = done or checkpoint.TrainingProgress(0, 0, [])
     reports = [*done.reports]

@@ -165,7 +165,7 @@ def compare(
     loaded = Loaded(prepared.network, prepared.source)
     comparison = ComparisonRun(loaded, prepared.images, prepared.labels, contenders, setting)
     path = None if store is None else checked_path(store, "a store of answers")
-    with listening(progress) as told, running(comparison, workers, ray, path, told.tell):
+    with listening(progress) as receiver, running(comparison, workers, ray, path, receiver.tell):
         for _ in comparison.run():
             pass
     questions = [

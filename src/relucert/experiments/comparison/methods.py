@@ -197,5 +197,5 @@ def find_contenders(names: Sequence[str] | None) -> list[Contender]:
         return [contender for contender in CONTENDERS.values() if not contender.composed]
     if not isinstance(names, (list, tuple)) or not names:
         raise InputError(f"methods are a list of names out of {', '.join(CONTENDERS)}, not {shown(names)}")
-    wanted = [CONTENDER_NAMES.find(name) for name in names]
-    return [contender for contender in CONTENDERS.values() if contender.name in wanted]
+    listed = [CONTENDER_NAMES.find(name) for name in names]
+    return [contender for contender in CONTENDERS.values() if contender.name in listed]

@@ -53,8 +53,8 @@ def load(
     shape = None if input_shape is None else checked_shape(input_shape)
     if output is not None:
         _check_output(source, output)
-    with listening(progress) as told:
-        network = _load(source, shape, told.tell, output)
+    with listening(progress) as receiver:
+        network = _load(source, shape, receiver.tell, output)
     if shape is not None and network.input_shape != shape:
         raise InputError(f"{network.name} takes inputs of shape {network.input_shape}, not {shape}")
     if network is not source and not isinstance(source, Loaded):

@@ -46,11 +46,11 @@ class Gated(NamedTuple):
 def product(nodes: Sequence[Node], left: int, right: int) -> Gated | None:
     """The product of two values, by their numbers, where it is one activation; nodes: what computes them."""
     graph = _Graph(nodes)
-    for (first, scales), (second, more) in itertools.product(graph.unscaled(left), graph.unscaled(right)):
+    for (first, scales), (second, right_scales) in itertools.product(graph.unscaled(left), graph.unscaled(right)):
         for value, gate in ((first, second), (second, first)):
             gated = graph.power(value, gate) or graph.gated(value, gate)
             if gated is not None:
-                return gated._replace(scales=(*gated.scales, *scales, *more))
+                return gated._replace(scales=(*gated.scales, *scales, *right_scales))
     return None
 
 
@@ -90,10 +90,10 @@ class _Graph:
 
     def power(self, value: int, gate: int) -> Gated | None:
         """A product of powers of one value."""
-        (base, exponent), (gate_base, more) = self._power(value), self._power(gate)
-        if base != gate_base or exponent + more > LARGEST_EXPONENT:
+        (base, exponent), (gate_base, gate_exponent) = self._power(value), self._power(gate)
+        if base != gate_base or exponent + gate_exponent > LARGEST_EXPONENT:
             return None
-        return Gated(Power(exponent + more), base, ())
+        return Gated(Power(exponent + gate_exponent), base, ())
 
     def _power(self, value: int) -> tuple[int, int]:
         power = self.operation(value)

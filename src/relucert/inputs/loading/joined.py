@@ -95,8 +95,8 @@ def _check(file: JoinedFile, graph: GraphProto) -> None:
     for role, expected, entries in (("inputs", file.inputs, _inputs(graph)), ("outputs", file.outputs, graph.output)):
         shapes = [_shape(entry) for entry in entries]
         if [_long(shape) for shape in shapes] != [_long(shape) for shape in expected]:
-            wanted, there = (", ".join(map(str, listed)) for listed in (expected, shapes))
-            raise UnsupportedError(f"{file.path} has {role} of shape {there}; the property declares {wanted}")
+            wanted, present = (", ".join(map(str, listed)) for listed in (expected, shapes))
+            raise UnsupportedError(f"{file.path} has {role} of shape {present}; the property declares {wanted}")
 
 
 def _long(shape: Shape) -> Shape:

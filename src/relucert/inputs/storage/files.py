@@ -81,10 +81,10 @@ def check_replaceable(path: Path, same: Callable[[bytes], bool], overwrite: bool
     same: tells by a file's content whether it holds the results that are about to be written again; otherwise: what
     the error calls any other content.
     """
-    there = content(path)
-    if not there.strip():
+    existing = content(path)
+    if not existing.strip():
         return False
-    if not overwrite and not same(there):
+    if not overwrite and not same(existing):
         raise InputError(
             f"{path} holds {otherwise}: name another file, or replace it with --overwrite (in Python, overwrite=True)"
         )

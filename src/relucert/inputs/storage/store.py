@@ -94,13 +94,13 @@ class Store(Closing):
                 raise StoreError(f"{self.path} has answers about other images, for one image {image}: {ANEW}")
 
     def _check(self, head: Record) -> None:
-        there = self._journal.records[0] if self._journal.records else {}
-        if not {"relucert", "format", "asked"} <= there.keys():
+        stored = self._journal.records[0] if self._journal.records else {}
+        if not {"relucert", "format", "asked"} <= stored.keys():
             raise StoreError(f"{self.path} is no store of answers, or its first record is damaged: {ANEW}")
-        if there["format"] != FORMAT or series(str(there["relucert"])) != series(relucert.__version__):
-            whose = f"relucert {there['relucert']} in format {there['format']}"
+        if stored["format"] != FORMAT or series(str(stored["relucert"])) != series(relucert.__version__):
+            whose = f"relucert {stored['relucert']} in format {stored['format']}"
             raise StoreError(f"{self.path} was written by {whose}, this is {relucert.__version__}, {FORMAT}: {ANEW}")
-        before, now = there["asked"], head["asked"]
+        before, now = stored["asked"], head["asked"]
         if before != now and len(self._journal.records) == 1 and not self._journal.damaged:
             self._journal.restart()  # nothing was answered yet
         elif before != now:

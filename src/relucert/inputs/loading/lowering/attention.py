@@ -36,7 +36,7 @@ def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
         raise UnsupportedError("of a single number")
     last = _moved(assembly, computed_value(value), along + batch, -1)
     indices = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
-    rival_indices = torch.tensor([[rival for rival in range(count) if rival != this] for this in range(count)])
+    rival_indices = torch.tensor([[rival for rival in range(count) if rival != index] for index in range(count)])
     rivals = assembly.index_map(last, indices[..., rival_indices])
     repeated = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
     summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, repeated, -1.0)), [-1], False)
