@@ -400,3 +400,18 @@ def test_a_network_is_refused_before_its_property_is_read(tmp_path: Path) -> Non
         verify(tmp_path / "missing.onnx", path)
     with pytest.raises(LoadError, match="nothing"):
         verify(IDENTITY, path)
+
+
+def test_reading_is_within_the_time_limit(tmp_path: Path) -> None:
+    """What is not read by then is not asked: the verdict says so."""
+    network = as_onnx(mlp(2, 4, 2), tmp_path / "network.onnx")
+    boxes = "".join(
+        f"(and (>= X_0 {low}) (<= X_0 {low + 1}) (>= X_1 0) (<= X_1 1) (<= Y_0 -99))\n" for low in range(2000)
+    )
+    declared = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+    path = tmp_path / "property.vnnlib"
+    path.write_text(f"{declared}(assert (or {boxes}))")
+    verdict = verify(network, path, time_limit=0)
+    assert verdict.status == "unknown"
+    assert verdict.timed_out
+    assert "before network and property were read" in str(verdict.reason)

@@ -45,6 +45,7 @@ from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
 TOUCHING_SHARE = 0.1  # share of the remaining time for rational arithmetic, before branch and bound
+UNREAD = f"{LATE} before network and property were read"
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
 
 
@@ -102,16 +103,22 @@ def verify_alone(
         check_number("time limit", time_limit, 0, 1e9)
     check_whole("seed", seed, 0, 2**63 - 1)
     evaluation = find_inference(inference)
-    network, specification = _opened(network, query, input_shape)
-    if proof is not None and is_joint(specification):
-        raise InputError("a proof is about one network with one input and one output, and this property about more")
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
-    loaded, replay = open_sources(network, specification, input_shape, evaluation)
+    ends = started + (math.inf if time_limit is None else time_limit)
+    try:
+        with until(ends):
+            network, specification = _opened(network, query, input_shape)
+            if proof is not None and is_joint(specification):
+                raise InputError(
+                    "a proof is about one network with one input and one output, and this property about more"
+                )
+            loaded, replay = open_sources(network, specification, input_shape, evaluation)
+    except TimeUp:
+        return late_in_reading(time.monotonic() - started, inference)
     if proof is not None:
         check_provable(BY_LINES[0], loaded)
     check_subnormals()
-    ends = started + (math.inf if time_limit is None else time_limit)
     claim = None
     if proof is not None:
         path, claim = checked_path(proof, "a proof"), proofs.claimed(loaded, specification)
@@ -125,6 +132,11 @@ def verify_alone(
     if claim is not None and verdict.holds:
         proofs.write(path, claim, verification.proven)
     return verdict
+
+
+def late_in_reading(seconds: float, inference: InferenceName) -> Verdict:
+    """The verdict where time ended before network and property were read."""
+    return Verdict(UNKNOWN, None, None, UNREAD, seconds, 0, None, inference=find_inference(inference).name)
 
 
 def _opened(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options, record, runs
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
+from relucert.common.deadline import TimeUp, until
 from relucert.common.words import counted
 from relucert.errors import InputError
 
@@ -121,8 +122,12 @@ def _property(arguments: argparse.Namespace) -> int:
     limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
     digests = None if arguments.json is None else _digests(arguments)
-    networks, query = _read(arguments)
     screen = Screen(quiet=arguments.quiet)
+    try:
+        with until(begun + limit - RESERVE):
+            networks, query = _read(arguments)
+    except TimeUp:
+        return _unread(screen, arguments, time.monotonic() - begun)
 
     def decide() -> Verdict:
         with screen.progress("verifying", 1) as bar:
@@ -151,6 +156,23 @@ def _property(arguments: argparse.Namespace) -> int:
     if arguments.results is not None:
         write(arguments.results, results(verdict).encode())
     _show(screen, arguments, query, verdict)
+    return 0
+
+
+def _unread(screen: Screen, arguments: argparse.Namespace, seconds: float) -> int:
+    """Tells that time ended before the files were read; a record would be about a question that nobody knows."""
+    from relucert.api.verify import late_in_reading
+    from relucert.inputs.storage.files import write
+    from relucert.verification.results import results
+
+    verdict = late_in_reading(seconds, arguments.inference)
+    if arguments.json is not None:
+        raise InputError(f"{verdict.reason}: there is no question to record")
+    if arguments.results is not None:
+        write(arguments.results, results(verdict).encode())
+    screen.line("verdict", verdict.status)
+    screen.line("", str(verdict.reason))
+    screen.line("time", f"{verdict.seconds:.2f} s")
     return 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from relucert.common.deadline import check_time
 from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.hints import hints
@@ -73,6 +74,7 @@ class Translator:
         self._uses_rounded = False
 
     def take(self, step: OperatorCall) -> None:
+        check_time()
         constant = all(isinstance(self.operands.get(source), Tensor) for source in step.sources)
         if constant and step.fold is not None:
             self._keep(step, step.fold)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from relucert.common.deadline import check_time
 from relucert.errors import InputError
 
 MOST_CASES = 100_000
@@ -223,6 +224,7 @@ def _extended(found: list[Case], formula: Formula) -> list[Case]:
     if isinstance(formula, AnyOf):
         several: list[Case] = []
         for operand in formula.operands:
+            check_time()
             several += _extended(found, operand)
             if len(several) > MOST_CASES:
                 raise InputError(f"the property has more than {MOST_CASES:,} cases: split it into several")

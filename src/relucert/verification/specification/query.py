@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relucert.common.checks import shown
+from relucert.common.deadline import check_time
 from relucert.common.numbers import NumberLike, as_decimal, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
@@ -287,6 +288,7 @@ def from_cases(
     boxes: dict[tuple[int, int], Violation] = {}
     names, checked = _input_names(inputs, declared), dict[int, End]()
     for case in cases:
+        check_time()
         shared = id(case.low), id(case.high)
         if shared not in boxes:
             ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, cast
 
+from relucert.common.deadline import check_time
 from relucert.errors import LoadError
 
 RunKind = Literal["comparison", "assertion", "declaration"]
@@ -71,6 +72,7 @@ def expressions(text: str, line: int = 1, pattern: re.Pattern[str] = RUN_OR_TOKE
     for match in pattern.finditer(text):
         token = match.group()
         if match.lastgroup is not None:
+            check_time()
             if len(open_groups) > DEEPEST:
                 raise _too_deep(line)
             run = Run(token, line, cast(RunKind, match.lastgroup))
@@ -80,6 +82,7 @@ def expressions(text: str, line: int = 1, pattern: re.Pattern[str] = RUN_OR_TOKE
         elif token == "\n":
             line += 1
         elif token == "(":
+            check_time()
             if len(open_groups) > DEEPEST:
                 raise _too_deep(line)
             open_groups.append(Group([], line))

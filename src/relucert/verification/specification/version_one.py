@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain
 
+from relucert.common.deadline import check_time
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError
 from relucert.verification.specification.formula import (
@@ -36,6 +37,7 @@ def parse(text: str) -> Query:
     """The query that a text of VNN-LIB 1.0 asks; raises LoadError or InputError where it asks none."""
     parser = _Parser()
     for group in groups(text):
+        check_time()
         parser.take(group)
     inputs, outputs = (parser.count(letter) for letter in "XY")
     if not parser.mentions_outputs:
