@@ -225,3 +225,27 @@ def test_nodes_beyond_the_memory_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -
         taken += reversed(pool.take(7).names.tolist())
     assert taken == list(range(49, -1, -1))
     assert not pool.take(3).size
+
+
+def test_a_full_disk_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict says why, and nothing is raised."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 0)
+    monkeypatch.setattr("relucert.branch_and_bound.pool.tempfile.TemporaryFile", full)
+    monkeypatch.setattr("relucert.branch_and_bound.boxes.CROWD", 1)  # so that nodes wait
+    network = mlp(4, 30, 30, 2, seed=5)
+    points = 2 * torch.rand(20_000, 4, generator=torch.Generator().manual_seed(0)) - 1
+    near = float(network(points)[:, 0].min()) - 0.1
+    verdict = relucert.verify(network, relucert.Query.within([-1] * 4, [1] * 4, [([[1, 0]], [near])]), workers=1)
+    assert verdict.status == "unknown"
+    assert "No space left on device" in str(verdict.reason)
+
+
+@pytest.mark.parametrize(("fitting", "there"), [(1, None), (2, 2), (5, 3)])
+def test_a_team_has_no_more_workers_than_fit_the_memory(fitting: int, there: int | None) -> None:
+    with Execution(3) as execution, team.offering(execution, 3), team.at_most(fitting):
+        offered = team.current_team()
+        assert (None if offered is None else offered.size) == there

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LEAST_WHOLE = 1e-12  # radius beyond which nothing is valid, where all valid inputs are one point
+SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 CONFINED_BYTES = 2**21  # of the forms that are concretised at once in a ball that a box cuts: temporaries stay small
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.box import Box
-from relucert.arithmetic.region import Region
+from relucert.arithmetic.region import SET_BACK, Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds
@@ -28,7 +28,6 @@ FIXED = 2.0**-48  # share of an input's size up to which the width of a box is b
 WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
 ROUNDINGS = 260  # of a distance, beside one for each input
 LEAST_DISTANCE = 2.0**-500
-SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
+from relucert.arithmetic.region import SET_BACK
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import bound_forms
@@ -32,7 +33,6 @@ ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of node
 REBOUND = 32  # neurons of a node that are bounded anew
 CROWD = 128  # nodes at once, at most
 CROWD_NUMBERS = 2**18  # neurons of all nodes at once
-SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 
 

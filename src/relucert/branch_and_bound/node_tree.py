@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
+from relucert.arithmetic.region import SET_BACK
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
@@ -25,7 +26,6 @@ STEPS = 15  # of the ascent of a node
 ROOT_STEPS = 40
 LAST_STEPS = 200  # where no neuron is left to split
 LEAF_SECONDS = 10.0  # of the program of one leaf
-SET_BACK = 1 - 2.0**-20  # of the distance from the centre, so that a point of the border is inside
 UNSETTLED = "a leaf of the search could not be settled"
 
 

@@ -15,6 +15,13 @@ from typing_extensions import Self
 MOST_BYTES = 2**29  # of nodes in memory
 
 
+class StorageError(Exception):
+    """Nodes that do not fit the memory could not be stored, as where a disk is full."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"open nodes beyond the memory could not be kept on disk: {error.strerror or error}")
+
+
 class Batch(Protocol):
     """Nodes of a search, in tensors with one row per node."""
 
@@ -76,11 +83,20 @@ class Pool(Generic[BatchType]):
         return self.take(self.size)
 
     def _store(self, nodes: BatchType) -> None:
+        try:
+            self._write(nodes)
+        except OSError as error:
+            self.in_memory.insert(0, nodes)
+            raise StorageError(error) from error
+
+    def _write(self, nodes: BatchType) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="relucert-nodes-")  # noqa: SIM115 - as long as the pool
             weakref.finalize(self, self._file.close)
-        self._stored.append((self._file.seek(0, 2), nodes.size))
+        begin = self._file.seek(0, 2)
         pickle.dump(nodes, self._file, protocol=5)
+        self._file.flush()
+        self._stored.append((begin, nodes.size))
 
     def _recall(self) -> BatchType:
         assert self._file is not None

@@ -21,11 +21,13 @@ from relucert.branch_and_bound.boxes import TOO_SMALL, moves
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.search_record import SearchRecord
-from relucert.branch_and_bound.stages import TooLarge
+from relucert.branch_and_bound.stages import TooLarge, search_bytes
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
+from relucert.execution.team import at_most
 from relucert.network import INPUT, Network
+from relucert.network.batching import fitting_workers
 from relucert.query.problem import Problem
 
 MOST_CUT_INPUTS = 12  # that may move
@@ -73,6 +75,13 @@ def prove(
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with how far the search is.
     """
+    with at_most(fitting_workers(search_bytes(problem.network))):
+        return _prove(problem, ends, violates, record, record_cuts, report)
+
+
+def _prove(
+    problem: Problem, ends: float, violates: Callable[[Tensor], bool], record: bool, record_cuts: bool, report: Report
+) -> Outcome:
     is_box = problem.region.norm.body == "box"
     if ((record_cuts and is_box) or not record) and suits_cuts(problem.network, problem.region):
         cuts = CutTree(problem.exact, problem.prop) if record else None

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.rigor import check_subnormals
-from relucert.branch_and_bound.pool import BatchType, Pool
+from relucert.branch_and_bound.pool import BatchType, Pool, StorageError
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.execution.team import Team, current_team
@@ -145,6 +145,8 @@ class SubtreeWork(Generic[BatchType]):
             pass
         except Ended as ended:
             failure = ended.reason
+        except StorageError as error:
+            failure = str(error)
         return ShareResult(waiting.all(), visitor.nodes, points, failure, visitor.recorded())
 
 
@@ -179,6 +181,12 @@ class TreeSearch(Generic[BatchType]):
 
     def run(self, waiting: Pool[BatchType], stop: float) -> bool:
         """Whether all nodes are closed; `waiting` has those that are not at the time `stop`. Raises Ended."""
+        try:
+            return self._run(waiting, stop)
+        except StorageError as error:
+            raise Ended(str(error)) from error
+
+    def _run(self, waiting: Pool[BatchType], stop: float) -> bool:
         while waiting.size:
             if time.monotonic() > stop:
                 return False

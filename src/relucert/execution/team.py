@@ -35,6 +35,12 @@ class Team:
         self._execution, self.size = execution, size
         self._since = time.monotonic()
 
+    def limited(self, most: int) -> Team:
+        """The same team with so many workers at the most."""
+        limited = Team(self._execution, min(self.size, most))
+        limited._since = self._since
+        return limited
+
     def is_there(self) -> bool:
         """Whether they can begin at once; they are called, and not waited for, once the question takes long."""
         if time.monotonic() - self._since < ALONE:
@@ -55,6 +61,17 @@ def workers_there() -> int:
     """How many workers can work on the question at hand: those of a team that can begin, or this process."""
     team = current_team()
     return team.size if team is not None and team.is_there() else 1
+
+
+@contextmanager
+def at_most(workers: int) -> Iterator[None]:
+    """Limits the team that is offered for what is done within: to so many workers as fit the memory."""
+    team = _TEAM.get()
+    token = _TEAM.set(None if team is None or workers < 2 else team.limited(workers))
+    try:
+        yield
+    finally:
+        _TEAM.reset(token)
 
 
 @contextmanager
