@@ -44,9 +44,9 @@ class Zonotope:
         """The largest absolute value, the slack apart: (boxes, count)."""
         return RIGOROUS.above(self.centre.abs() + self.radius, 1)
 
-    def pick(self, indices: Tensor | int) -> Zonotope:
-        """Some of the numbers."""
-        return Zonotope(self.centre[:, indices], self.generators[:, indices], self.slack[:, indices])
+    def pick(self, indices: Tensor, width: int | None = None) -> Zonotope:
+        """Some of the numbers, (count,), whose generators are 0 from a width on."""
+        return Zonotope(self.centre[:, indices], self.generators[..., :width][:, indices], self.slack[:, indices])
 
     def interval(self) -> Interval:
         reach = RIGOROUS.ceil(self.radius + self.slack)
@@ -93,6 +93,21 @@ class _Matrix:
         )
 
 
+class _RowBatch(NamedTuple):
+    """Rows that add the same squares.
+
+    Attributes:
+        rows: Their numbers, (count,).
+        squares, factors: The numbers of the squares, and what they are multiplied with.
+        width: How many generators the squares depend on; None: all.
+    """
+
+    rows: Tensor
+    squares: Tensor
+    factors: Tensor
+    width: int | None
+
+
 class QuadraticBounds:
     """Bounds all rows of a fused network over boxes."""
 
@@ -112,16 +127,20 @@ class QuadraticBounds:
         self.rows = _Matrix.of(fused, fused.rows, self.columns)
         atoms = torch.cat([torch.arange(layer.atoms.start, layer.atoms.stop) for layer in fused.squares])
         factors, places = torch.unique(fused.rows.weight[:, atoms], dim=0, return_inverse=True)
-        self.batches = [(some, (places == number).nonzero().flatten()) for number, some in enumerate(factors)]
+        self.batches = []
+        for number, some in enumerate(factors):
+            used = some.nonzero().flatten()
+            of_inputs = not bool(self.squares.weight[used, fused.inputs :].any())
+            rows = (places == number).nonzero().flatten()
+            self.batches.append(_RowBatch(rows, used, some[used], fused.inputs if of_inputs else None))
 
     def __call__(self, low: Tensor, high: Tensor) -> RowBounds:
         atoms = self._atoms(low, high)
         squares, rows = self.squares(atoms), self.rows(atoms)
         bounds = []
-        for factors, some in self.batches:
-            used = factors.nonzero().flatten()
-            bounds.append(self._rows(rows.pick(some), factors[used], squares.pick(used)))
-        order = torch.cat([some for _, some in self.batches]).argsort()
+        for batch in self.batches:
+            bounds.append(self._rows(rows.pick(batch.rows), batch.factors, squares.pick(batch.squares, batch.width)))
+        order = torch.cat([batch.rows for batch in self.batches]).argsort()
         return RowBounds(*(torch.cat(tables, 1)[:, order] for tables in zip(*bounds, strict=True)))
 
     def _atoms(self, low: Tensor, high: Tensor) -> Zonotope:
@@ -139,7 +158,8 @@ class QuadraticBounds:
         slack = rows.slack + gamma * rows.size + slack[:, None]
         weighted = squares.generators * factors[:, None]
         constant = rows.centre + ((squares.centre * squares.centre) @ factors)[:, None]
-        slopes = rows.generators + 2 * (squares.centre[:, None] @ weighted)
+        slopes = rows.generators.clone()
+        slopes[..., : weighted.shape[2]] += 2 * (squares.centre[:, None] @ weighted)
         used = squares.generators.flatten(0, 1).any(0).nonzero().flatten()
         form = squares.generators[..., used].transpose(1, 2) @ weighted[..., used]
         form = (form + form.transpose(1, 2)) / 2
