@@ -5,13 +5,15 @@ import torch
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
+from relucert.common.progress import Reporter
 from relucert.methods.table import find_method
 from relucert.query.problem import Problem
+from relucert.search.batch import SearchBatch
 from relucert.search.evaluation import Evaluator
 from relucert.search.experience import Experience
 from relucert.search.prediction import Correction
 from relucert.search.radius import Searcher
-from tests.nets import NETWORKS
+from tests.nets import NETWORKS, NORMS
 from tests.search.test_radius import ask
 
 TOLERANCE = 1e-9  # so small that predictions are in float64
@@ -28,10 +30,27 @@ def test_an_evaluation_predicts_itself(name: str, method: str, box: object) -> N
     problem = Problem(evaluator.network, region, questions.prop)
     radii = torch.tensor([0.02, 0.05, 0.1], dtype=torch.float64)
     evaluation = evaluator.evaluate(problem, radii, DOUBLE)
-    initial = evaluator.initial_shares(problem, 2 * radii, Experience.none(evaluator.network))
-    shares = evaluator.shares(problem, radii, evaluation.hidden, initial)
-    predicted = evaluator.predict(problem, radii[:, None], shares, Correction.none(3))[:, 0]
+    start = SearchBatch.start(evaluator, Experience.none(evaluator.network), Reporter(), problem)
+    known = evaluator.told(problem, radii, evaluation, start.known)
+    predicted = evaluator.predict(problem, radii[:, None], known, Correction.none(3))[:, 0]
     assert torch.allclose(predicted.amin(1), evaluation.margins.amin(1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ["three layers", "five layers", "residual", "convolutional"])
+def test_shells_tell_margins_at_smaller_radii(name: str, norm: float) -> None:
+    """Bounds hardly bend between the regions of two shells, so that one evaluation tells margins far below it."""
+    network = NETWORKS[name]()
+    questions = ask(network, count=3)
+    evaluator = Evaluator(network, find_method("fast-lip"), RIGOROUS, TOLERANCE)
+    problem = Problem(evaluator.network, Region.around(questions.centres, 0.0, norm), questions.prop)
+    ends = Searcher(network, find_method("fast-lip"), RIGOROUS, 1e-2).run(problem.region, problem.prop)
+    radii = torch.tensor([end.radius for end in sorted(ends, key=lambda end: end.question)], dtype=torch.float64)
+    start = SearchBatch.start(evaluator, Experience.none(evaluator.network), Reporter(), problem)
+    known = evaluator.told(problem, 1.2 * radii, evaluator.evaluate(problem, 1.2 * radii, DOUBLE), start.known)
+    found = evaluator.evaluate(problem, radii, DOUBLE).margins.amin(1)
+    predicted = evaluator.predict(problem, radii[:, None], known, Correction.none(3))[:, 0].amin(1)
+    assert bool(((predicted - found).abs() < 0.02 * start.margin).all())
 
 
 def test_what_was_learnt_survives_being_written() -> None:

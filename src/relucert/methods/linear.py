@@ -14,6 +14,7 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.hidden import hidden_bounds, reference_path
 from relucert.bounding.interval import Bounds
+from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import Network
 
@@ -45,7 +46,11 @@ class LinearMethod:
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        path = reference_path(network, region, hidden, self.relaxer, arithmetic)
-        step = max(1, ROW_BYTES // (prop.rows.element_size() * max(network.sizes) * len(region.radius)))
+        return self.margins_on(reference_path(network, region, hidden, self.relaxer, arithmetic), prop)
+
+    def margins_on(self, path: ReferencePath, prop: Property) -> Tensor:
+        """The margins by the lines of a path, which has bounds of every pre-activation: (batch, rows)."""
+        network = path.network
+        step = max(1, ROW_BYTES // (prop.rows.element_size() * max(network.sizes) * len(path.region.radius)))
         parts = zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
         return torch.cat([bound_forms(path, network.output, rows, offsets=offsets).lower for rows, offsets in parts], 1)

@@ -5,36 +5,34 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.interval import Bounds, select_traced
 from relucert.common.deadline import TimeUp
 from relucert.common.progress import Progress, Reporter
 from relucert.methods.method import ExpensiveMethod
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
+from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
 from relucert.search.prediction import Correction, HiddenShares
-from relucert.search.profile import Profile
 from relucert.search.root import Curve, PredictedMargin
+from relucert.search.shells import NEARBY, ShellBounds
 
 MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after TRUST of them ends long before
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
 TRUST = 20  # rounds after which predictions are not used any more: halving the bracket always ends
 STRIDE_GROWTH = 4.0  # of the step above the best radius, where predictions are of no use
-LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
-ROWS = 3  # margins that a prediction looks at
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
-PROFILED = (0.5, 1.0, 2.0, 4.0)  # the same in steps that the constants of all shells suggest
 BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
 DISAPPOINTED = 3  # evaluations after which the last two of them tell more than predictions by structure
-NEARBY = 0.02  # how far apart, relatively, these may be
-FAR = 0.02  # relative steps above which the constants of all shells tell enough
+CLOSE_BY = 0.02  # how far apart, relatively, these may be
+RIVALS = 1.02  # how much farther than the nearest root another row's may be that counts
+ABOVE = (1.4, 1.02)  # how far beyond a guess of the root, before the first evaluation and after, shells tell it best
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class SearchBatch:
     experience: Experience
     reporter: Reporter
     problem: Problem
-    shares: HiddenShares  # of the bounds evaluated last, or of what other searches taught
+    known: HiddenShares | ShellBounds  # of the bounds evaluated last, or of what other searches taught
     correction: Correction
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
@@ -88,12 +86,11 @@ class SearchBatch:
     first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
-    profile: Profile | None  # of the constants, where the method has shells
-    hidden: Bounds | None = None  # of the last evaluation, while the shares are those of the one before
+    last: Evaluation | None = None  # while what is known is that of the one before
     guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended_shares: list[HiddenShares] = field(default_factory=list)
+    ended: list[HiddenShares | ShellBounds] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
     ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
 
@@ -106,21 +103,24 @@ class SearchBatch:
         centre = {value: values[value][which] for value in network.preactivations}
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
-        slopes = _slopes_at_centre(evaluator, problem, centre, margins)
+        slopes = slopes_at_centre(evaluator, problem, centre, margins)
         reached = margins / -slopes  # by every row alone, to first order
         radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
         whole = problem.region.whole if region.box is not None else zeros + torch.inf
         first = torch.minimum(radii, whole)
-        shelled, exact = evaluator.shelled, _exact(evaluator, problem)
+        guess, known = first * experience.first_share, None
+        if evaluator.shelled is not None:
+            guess = torch.minimum(ABOVE[0] * guess, whole)
+            known = ShellBounds.start(evaluator.shelled.shells, guess, margins, slopes, centre)
         return cls(
             evaluator=evaluator,
             experience=experience,
             reporter=reporter,
             problem=problem,
-            shares=evaluator.initial_shares(problem, first * experience.first_share, experience),
+            known=known or evaluator.initial_shares(problem, guess, experience),
             correction=Correction.none(count),
             index=torch.arange(count),
-            radii=first * experience.first_share,
+            radii=guess,
             proving=zeros > 0,
             root=first,
             slope=slopes.gather(1, weakest[:, None]).squeeze(1),
@@ -136,13 +136,12 @@ class SearchBatch:
             margin_before=margins.amin(1),
             heights=margins,
             steepness=slopes,
-            focus=_least(reached),
+            focus=least_rows(reached),
             stride=zeros + 1,
             first_order=first,
             whole=whole,
-            exact_prediction=exact,
-            guess=None if shelled is not None and not exact else first * experience.first_share,
-            profile=None if shelled is None else Profile.start(shelled.shells, margins, slopes),
+            exact_prediction=predicts_exactly(evaluator, problem),
+            guess=guess if known is None else None,
         )
 
     def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
@@ -150,6 +149,8 @@ class SearchBatch:
         try:
             if self.guess is not None:
                 self._predict_first_root(self.guess)
+            elif self.known.own:
+                self.aim()
             for _ in range(MAX_ROUNDS):
                 began = time.monotonic()
                 self._tell()
@@ -166,8 +167,8 @@ class SearchBatch:
 
     def learn(self) -> None:
         """Teaches later searches what this one has learnt."""
-        if self.ended_shares:
-            self.experience.learn(self.all_shares(), torch.cat(self.ended_radii))
+        if self.ended:
+            self.experience.learn(self.all_known(), torch.cat(self.ended_radii))
 
     def _tell(self) -> None:
         lower = float(self.best.min())
@@ -178,14 +179,16 @@ class SearchBatch:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""
         return (self.heights / -self.steepness).argsort(1)
 
-    def begin_with(self, shares: HiddenShares) -> None:
+    def begin_with(self, known: HiddenShares | ShellBounds) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already."""
-        self.shares, self.profile = shares, None  # of this row no constants are known
-        self.guess = shares.logs.exp()
+        if isinstance(known, ShellBounds):
+            self.known = self.evaluator.of_rows(self.problem, self.heights, self.steepness, known)
+        else:
+            self.known, self.guess = known, known.logs.exp()
 
     def _predict_first_root(self, guess: Tensor) -> None:
         """Predicts the root from the shares that others taught; guess: where it may be, (batch,)."""
-        predicted = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction)
+        predicted = PredictedMargin(self.evaluator, self.focused, self.known, self.correction)
         curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
         root = curve.root()
         usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
@@ -193,9 +196,12 @@ class SearchBatch:
         self.doubt = self._doubt()
         self._choose()
 
-    def all_shares(self) -> HiddenShares:
-        """The shares of every question, once all have ended."""
-        return HiddenShares.merge(self.ended_shares, torch.cat(self.ended_index).argsort())
+    def all_known(self) -> HiddenShares | ShellBounds:
+        """What is known of every question, once all have ended."""
+        order = torch.cat(self.ended_index).argsort()
+        shells = [known for known in self.ended if isinstance(known, ShellBounds)]
+        shares = [known for known in self.ended if isinstance(known, HiddenShares)]
+        return ShellBounds.merge(shells, order) if shells else HiddenShares.merge(shares, order)
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -221,11 +227,9 @@ class SearchBatch:
         self.margin_before = self.margin
         joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
         self.margin, weakest = joined.margins.min(1)
-        self.focus = _least(joined.margins / -self.steepness)
-        self.hidden = joined.hidden
+        self.focus = least_rows(joined.margins / -self.steepness)
+        self.last = joined
         self.correction = self.correction.add(self.radii, joined.corrections)
-        if self.profile is not None and joined.constants is not None:
-            self.profile = self.profile.add(self.radii, joined.constants)
         self.rounds += 1
         counts = self.proving | (self.evaluator.first_look is self.evaluator.proof)
         passed = counts & (self.margin > 0) & (self.radii > self.best)
@@ -259,7 +263,7 @@ class SearchBatch:
         if self.evaluator.smooth or (self._by_surrogate and self.rounds >= SURROGATE_ROUNDS):
             done |= fresh & (self.margin + self.slope * (beyond - self.best) <= 0)
         elif bool(fresh.any()):
-            self._take_shares()
+            self._take_last(nearby=fresh)
             done |= fresh & (self._predicted().at(beyond[:, None]).squeeze(1) <= 0)
         lost = self.ceiling < 1 / LIMIT
         yield from self._report(done | lost, closed=True)
@@ -273,20 +277,21 @@ class SearchBatch:
     def aim(self) -> None:
         """Predicts every root anew and chooses the next radius and how to check it."""
         previous = self.root
-        self._take_shares()
+        self._take_last()
         self._predict_root()
         moved = ((self.root - previous) / self.root).abs()
         self._learn_mistrust(moved)
-        self.doubt = self._doubt() if self.evaluator.smooth or self.exact_prediction else 2 * moved.square()
+        by_structure = self.evaluator.smooth or self.exact_prediction or self.evaluator.shelled is not None
+        self.doubt = self._doubt() if by_structure else 2 * moved.square()
         self._choose()
 
-    def _take_shares(self) -> None:
-        """Replaces the shares by those of the last evaluation."""
-        if self.hidden is not None:
-            own = self.shares.own
-            self.distance = (self.radii.log() - self.shares.logs).abs() if own else torch.zeros_like(self.radii)
-            self.shares = self.evaluator.shares(self.problem, self.radii, self.hidden, self.shares)
-            self.hidden = None
+    def _take_last(self, nearby: Tensor | None = None) -> None:
+        """Replaces what is known by what the last evaluation tells; nearby: where the root is known to be near it."""
+        if self.last is not None:
+            own = self.known.own
+            self.distance = (self.radii.log() - self.known.logs).abs() if own else torch.zeros_like(self.radii)
+            self.known = self.evaluator.told(self.problem, self.radii, self.last, self.known, nearby)
+            self.last = None
 
     def _learn_mistrust(self, moved: Tensor) -> None:
         """Learns from how far, relatively, the last evaluation moved the prediction."""
@@ -299,9 +304,11 @@ class SearchBatch:
         """By how much, relatively, the predicted root may be off."""
         if self.exact_prediction:
             return torch.zeros_like(self.root)
-        if not self.shares.own:
+        if not self.known.own:
             return torch.full_like(self.root, torch.inf)
-        return self.mistrust * (self.root.log() - self.shares.logs).abs()
+        if isinstance(self.known, ShellBounds):
+            return torch.where(self.root < (1 + NEARBY) * self.known.radii, 0, torch.inf)
+        return self.mistrust * (self.root.log() - self.known.logs).abs()
 
     def _choose(self) -> None:
         """The next radius, and whether to prove it, by the predicted root and how far it may be off."""
@@ -318,34 +325,48 @@ class SearchBatch:
         self.proving |= ~inside | (self.radii > LIMIT)
 
     def _fallback(self) -> Tensor:
-        """The next radii where predictions are of no use, as before a jump: just above the best radius, then farther.
+        """The next radii where predictions are of no use, as at a jump: from the end of the bracket that they are
+        beyond a step of the tolerance into it, then a longer one.
 
-        One step of the tolerance that fails ends the search. The middle of the bracket is never passed.
+        One step that ends at the other side of the root ends the search. The middle of the bracket is never passed.
         """
+        step = self.evaluator.tolerance * self.stride
         middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
-        near = self.best * (1 + self.evaluator.tolerance * self.stride)
-        return torch.where(self.best > 0, torch.where(self.ceiling.isinf(), near, torch.minimum(near, middle)), middle)
+        above, below = self.best * (1 + step), torch.maximum(self.ceiling * (1 - 0.9 * step), middle)
+        above = torch.where(self.ceiling.isinf(), above, torch.minimum(above, middle))
+        beyond = self.ceiling.isfinite() & (self.root >= self.ceiling)
+        return torch.where(beyond, below, torch.where(self.best > 0, above, middle))
 
     def _predict_root(self) -> None:
-        """Predicts the root of the least margin, and the slope there; the slope not, where a profile suffices."""
-        last, shares = Curve(self.radii[:, None], self.margin[:, None]), NEWTON
+        """Predicts the root of the least margin, and the slope there."""
+        if isinstance(self.known, ShellBounds):
+            self._predict_root_by_shells(self.known)
+            return
+        last = Curve(self.radii[:, None], self.margin[:, None])
         step = (last.margins / self.slope[:, None]).abs()
-        if self.profile is not None:
-            self.root = self.profile.root()
-            if bool(((self.root - self.radii).abs() > FAR * self.radii).all()):
-                return
-            step, shares = (self.root[:, None] - last.radii).abs(), PROFILED
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
-        curve = self._predicted().near_root(last, step, shares)
+        curve = self._predicted().near_root(last, step, NEWTON)
         self.root, self.slope = curve.root(), curve.slope()
         if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
             self._take_secant()
 
+    def _predict_root_by_shells(self, known: ShellBounds) -> None:
+        """The same where the regions of shells tell it; beyond the largest of them a little farther than the root."""
+        roots, order = known.rough_roots().sort(1)
+        rough = roots[:, 0]
+        self.focus = order[:, : int((roots < RIVALS * rough[:, None]).sum(1).max())]
+        self.root = ABOVE[1] * rough
+        told = rough < (1 + NEARBY) * known.radii
+        if bool(told.any()):
+            curve = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
+            self.root = torch.where(told, curve.root(), self.root)
+            self.slope = curve.slope()
+
     def _predicted(self) -> PredictedMargin:
         """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that shares
         can't express would else count as a fall of the margin."""
-        predicted = PredictedMargin(self.evaluator, self.focused, self.shares, self.correction)
+        predicted = PredictedMargin(self.evaluator, self.focused, self.known, self.correction)
         if not self._by_surrogate:
             return predicted
         return predicted.meeting(Curve(self.radii[:, None], self.margin[:, None]))
@@ -366,7 +387,7 @@ class SearchBatch:
         if self._by_surrogate:
             near = (root - self.radii).abs() < self.radii / 2
         else:
-            near = (apart.abs() < NEARBY * self.radii) & ((root - self.radii).abs() < 2 * apart.abs())
+            near = (apart.abs() < CLOSE_BY * self.radii) & ((root - self.radii).abs() < 2 * apart.abs())
         near &= (slope < 0) & (self.before > 0)
         inside = near & (root > self.best) & (root < self.ceiling)
         self.root, self.slope = torch.where(inside, root, self.root), torch.where(near, slope, self.slope)
@@ -381,37 +402,12 @@ class SearchBatch:
         if bool(mask.all()):
             return
         ended, still_open = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
-        self.ended_shares.append(self.shares.select(ended))
+        self.ended.append(self.known.select(ended))
         self.ended_index.append(self.index[ended])
         self.ended_radii.append((self.best / self.first_order)[ended])
-        self.problem, self.shares = self.problem.select(still_open), self.shares.select(still_open)
+        self.problem, self.known = self.problem.select(still_open), self.known.select(still_open)
         self.correction = self.correction.select(still_open)
-        self.hidden = None if self.hidden is None else select_traced(self.hidden, still_open)
-        self.profile = None if self.profile is None else self.profile.select(still_open)
+        self.last = None if self.last is None else self.last.select(still_open)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value[still_open])
-
-
-def _exact(evaluator: Evaluator, problem: Problem) -> bool:
-    """Whether what is predicted is what will be found: bounds before the first activations keep their shares, unless a
-    box cuts balls that are no boxes; or no bounds are predicted."""
-    alone = evaluator.network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method
-    return evaluator.recomputes or (alone and problem.region.walls is None)
-
-
-def _slopes_at_centre(evaluator: Evaluator, problem: Problem, centre: dict[int, Tensor], margins: Tensor) -> Tensor:
-    """The slope of each margin in the radius at the centre, (batch, rows), strictly negative; with a box the mean slope
-    up to the radius at which the first margin would vanish without it."""
-    radii = torch.ones(len(problem), dtype=torch.float64)
-    unboxed = replace(problem, region=replace(problem.region, box=None))
-    for questions in [unboxed] if problem.region.box is None else [unboxed, problem]:
-        ahead = evaluator.margins_to_first_order(questions, radii, centre)
-        slopes = ((ahead - margins) / radii[:, None]).clamp(max=-1e-30)
-        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1)
-    return slopes
-
-
-def _least(amounts: Tensor) -> Tensor:
-    """The rows of the few least amounts: (batch, few)."""
-    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices

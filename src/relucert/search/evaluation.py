@@ -13,7 +13,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
 from relucert.bounding.backward import enclose
-from relucert.bounding.interval import Bounds, Interval, TracedBounds
+from relucert.bounding.interval import Bounds, Interval, TracedBounds, select_traced
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.methods.interval import IntervalMethod
@@ -24,7 +24,8 @@ from relucert.methods.table import suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.search.experience import Experience
-from relucert.search.prediction import TINIEST, Brackets, Correction, HiddenShares, distinct_from_next_region
+from relucert.search.prediction import TINIEST, Brackets, Correction, HiddenShares
+from relucert.search.shells import ShellBounds
 
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -69,6 +70,14 @@ class Evaluation(NamedTuple):
             joined(constants) if constants else None,
         )
 
+    def select(self, members: Tensor) -> Evaluation:
+        return Evaluation(
+            self.margins[members],
+            select_traced(self.hidden, members),
+            self.corrections[members],
+            None if self.constants is None else self.constants[members],
+        )
+
 
 class Evaluator:
     """Evaluates one method for one network at any radius, and predicts its margins from earlier evaluations.
@@ -86,7 +95,7 @@ class Evaluator:
         relaxer: The lines by which hidden bounds are predicted.
         recomputes: Whether the hidden bounds are so cheap that they are computed anew, not predicted.
         smooth: Whether margins fall smoothly with the radius, and are predicted as such.
-        shelled: The method, if it splits a region into shells.
+        shelled: The method, if it splits a region into shells and bounds neurons in each.
         bounds_stable_neurons: Whether the method bounds stable neurons as tightly as the others.
     """
 
@@ -110,7 +119,7 @@ class Evaluator:
         self.smooth = isinstance(method, LinearMethod) and self.surrogate is method
         lipschitz = method if isinstance(method, LipschitzMethod) else None
         self.recomputes = isinstance(method, IntervalMethod) or (lipschitz is not None and not lipschitz.local)
-        self.shelled = lipschitz if lipschitz is not None and lipschitz.shells > 1 else None
+        self.shelled = lipschitz if lipschitz is not None and lipschitz.local and lipschitz.shells > 1 else None
         self.bounds_stable_neurons = method.bounds_stable_neurons(network)
         self._networks = {dtype: network.cast(dtype) for dtype in {self.proof.dtype, self.quick.dtype}}
         self.network = self._networks[self.proof.dtype]
@@ -136,21 +145,18 @@ class Evaluator:
     def initial_shares(self, problem: Problem, radii: Tensor, experience: Experience) -> HiddenShares:
         """Shares as other searches taught them, said of these radii, (batch,); of values that no activation precedes
         those of the problem's own regions, where they may differ."""
-        regions = torch.ones(1, dtype=torch.float64)
-        if self.shelled is not None and self.shelled.local:
-            regions = torch.arange(1, self.shelled.shells + 1, dtype=torch.float64) / self.shelled.shells
         growth = {value: torch.full_like(radii, exponent) for value, exponent in experience.growth.items()}
-        shares = HiddenShares(radii.log(), regions, {}, growth)
+        shares = HiddenShares(radii.log(), {}, growth)
         if self.recomputes:
             return shares
-        path = self._path(problem, radii[:, None], regions)
+        path = self._path(problem, radii[:, None])
         for value in path.network.preactivations:
             taught = experience.shares.get(value)
             if taught is None or (problem.region.box is not None and not path.network.activation_depths[value]):
                 share = self._share_of_first_layer(path, value)
             else:
-                share = taught.to(self.quick.dtype).expand(len(path.region.radius), 2, path.network.sizes[value])
-            shares.shares[value] = share.unflatten(0, (len(radii), -1))
+                share = taught.to(self.quick.dtype).expand(len(radii), 2, path.network.sizes[value])
+            shares.shares[value] = share
         return shares
 
     def _share_of_first_layer(self, path: ReferencePath, value: int) -> Tensor:
@@ -161,28 +167,29 @@ class Evaluator:
         _, outer = Brackets(path).of(value)
         return torch.stack([reference - lower, upper - reference], 1) / outer.clamp(min=TINIEST)
 
-    def shares(self, problem: Problem, radii: Tensor, hidden: Bounds, before: HiddenShares) -> HiddenShares:
-        """The shares that an evaluation at radii, (batch,), tells, after others."""
+    def told(
+        self, problem: Problem, radii: Tensor, evaluation: Evaluation, known: HiddenShares | ShellBounds,
+        nearby: Tensor | None = None,
+    ) -> HiddenShares | ShellBounds:  # fmt: skip
+        """What is known after an evaluation at radii, (batch,); nearby: where roots are near these, (batch,)."""
+        if isinstance(known, ShellBounds):
+            assert evaluation.constants is not None
+            better = (evaluation.margins.amin(1) <= 0) | (radii > known.radii) | (not known.own)
+            better = better if nearby is None else better | nearby
+            return known.evaluated(radii, better, evaluation.hidden, evaluation.constants)
         if self.recomputes:
-            return replace(before, logs=radii.log(), own=True)
-        path = self._path(problem, radii[:, None], before.regions)
-        return before.evaluated(path, radii, hidden, self._tight(hidden))
+            return replace(known, logs=radii.log(), own=True)
+        path = self._path(problem, radii[:, None])
+        return known.evaluated(path, radii, evaluation.hidden, self._tight(evaluation.hidden))
 
-    def _path(self, problem: Problem, radii: Tensor, regions: Tensor) -> ReferencePath:
-        """The path of a region for each question, candidate radius, (batch, candidates), and share of it."""
-        count = radii.shape[1] * len(regions)
-        repeated = problem.select(torch.arange(len(radii)).repeat_interleave(count)) if count > 1 else problem
-        network, region, _ = self.instance(repeated, (radii[..., None] * regions).flatten(), self.quick)
+    def _path(self, problem: Problem, radii: Tensor) -> ReferencePath:
+        """The path of a region for each question and candidate radius, (batch, candidates)."""
+        network, region, _ = self._candidates(problem, radii)
         return ReferencePath(network, region, {}, self.relaxer, self.quick)
 
     def _tight(self, hidden: Bounds) -> dict[int, Tensor]:
         """Which lower and upper hidden bounds of an evaluation are tight, by value (batch, 2, size); of a value that is
-        missing, all are. In several regions: (batch, 2, regions * size).
-
-        The others only tell that a neuron is stable, or were taken over from a larger region.
-        """
-        if self.shelled is not None:
-            return distinct_from_next_region(hidden, self.network.sizes)
+        missing, all are. The others only tell that a neuron is stable."""
         if isinstance(hidden, TracedBounds):
             return hidden.tight
         if self.bounds_stable_neurons:
@@ -191,20 +198,39 @@ class Evaluator:
         unstable = {value: ~self.network.stable(value, *hidden[value]) for value in deep}
         return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
-    def predict(self, problem: Problem, radii: Tensor, shares: HiddenShares, correction: Correction) -> Tensor:
+    def predict(
+        self, problem: Problem, radii: Tensor, known: HiddenShares | ShellBounds, correction: Correction
+    ) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from predicted hidden bounds."""
-        count, candidates = radii.shape
-        repeated = problem.select(torch.arange(count).repeat_interleave(candidates))
-        network, region, prop = self.instance(repeated, radii.flatten(), self.quick)
-        if self.recomputes:
+        network, region, prop = self._candidates(problem, radii)
+        if isinstance(known, ShellBounds):
+            assert self.shelled is not None
+            margins, _ = self.shelled.least_margins(network, region, prop, known.bounds(radii), self.quick)
+        elif self.recomputes:
             hidden = self.method.hidden(network, region, self.quick)
+            margins = self.method.margins(network, region, prop, hidden, self.quick)
         else:
-            hidden = shares.bounds(self._path(problem, radii, shares.regions), radii)
-        if self.shelled is not None:
-            margins, _ = self.shelled.least_margins(network, region, prop, hidden, self.quick)
-        else:
-            margins = self.surrogate.margins(network, region, prop, hidden, self.quick)
-        return margins.double().view(count, candidates, -1) + correction.at(radii)[..., None]
+            path = ReferencePath(network, region, {}, self.relaxer, self.quick)
+            hidden = known.bounds(path, radii)
+            if isinstance(self.surrogate, LinearMethod):
+                margins = self.surrogate.margins_on(path, prop)
+            else:
+                margins = self.surrogate.margins(network, region, prop, hidden, self.quick)
+        return margins.double().view(*radii.shape, -1) + correction.at(radii)[..., None]
+
+    def _candidates(self, problem: Problem, radii: Tensor) -> tuple[Network, Region, Property]:
+        """The instance of every question at candidate radii, (batch, candidates), one after the other."""
+        count, candidates = radii.shape
+        repeated = problem.select(torch.arange(count).repeat_interleave(candidates)) if candidates > 1 else problem
+        return self.instance(repeated, radii.flatten(), self.quick)
+
+    def of_rows(self, problem: Problem, heights: Tensor, steepness: Tensor, known: ShellBounds) -> ShellBounds:
+        """What is known of the shells' regions, with the constants of the problem's rows there."""
+        assert self.shelled is not None
+        network, region, prop = self.instance(problem, known.radii, self.quick)
+        hidden = known.bounds(known.radii[:, None])
+        _, constants = self.shelled.least_margins(network, region, prop, hidden, self.quick)
+        return known.of_rows(heights, steepness, constants.double())
 
     def margins_to_first_order(self, problem: Problem, radii: Tensor, centre: dict[int, Tensor]) -> Tensor:
         """The margins at radii, (batch,), if every neuron stayed as it is at the centre: (batch, rows)."""

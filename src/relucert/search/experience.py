@@ -13,6 +13,7 @@ from torch import Tensor
 
 from relucert.network import Affine, Network
 from relucert.search.prediction import HiddenShares
+from relucert.search.shells import ShellBounds
 
 SHARE = 3.0  # shares are guessed to be this over the square root of how many products a neuron sums, at most 1
 GROWTH = 0.05  # the exponent with which shares are guessed to grow with the radius
@@ -51,18 +52,19 @@ class Experience:
             growth[value] = GROWTH if depths[value] else 0.0
         return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), shares=shares, growth=growth)
 
-    def learn(self, hidden: HiddenShares, shares: Tensor) -> None:
+    def learn(self, known: HiddenShares | ShellBounds, shares: Tensor) -> None:
         """Learns from one search.
 
         Args:
-            hidden: Those of its last evaluation.
+            known: Of its last evaluations.
             shares: The radii that it ended with, as shares of the first-order radii: (batch,).
         """
-        for value, numbers in hidden.shares.items():
-            logs = numbers[:, -1].clamp(min=1e-6).log().mean((0, 1))
-            kept = logs if len(logs) <= MOST_NEURONS else logs.mean(0, keepdim=True)
-            self.shares[value] = kept.exp().nan_to_num(1.0).float()
-            self.growth[value] = float(hidden.growth[value].mean())
+        if isinstance(known, HiddenShares):
+            for value, numbers in known.shares.items():
+                logs = numbers.clamp(min=1e-6).log().mean((0, 1))
+                kept = logs if len(logs) <= MOST_NEURONS else logs.mean(0, keepdim=True)
+                self.shares[value] = kept.exp().nan_to_num(1.0).float()
+                self.growth[value] = float(known.growth[value].mean())
         finite = shares[shares.isfinite() & (shares > 0)]
         if len(finite):
             self.first_share = float(finite.log().mean().exp())

@@ -127,32 +127,28 @@ class Brackets:
 
 @dataclass(frozen=True, eq=False)
 class HiddenShares:
-    """Where hidden bounds lie between their brackets, at one radius of each question and in the regions within it.
+    """Where hidden bounds lie between their brackets, at one radius of each question.
 
     Attributes:
         logs: The logarithms of the radii, (batch,).
-        regions: Shares of the radius, (regions,), in whose regions a method bounds every neuron, side by side in one
-            row; the last is 1.
-        shares: By value, of the bounds below and above the reference: (batch, regions, 2, size).
+        shares: By value, of the bounds below and above the reference: (batch, 2, size).
         growth: By value, the exponent with which shares grow with the radius: (batch,).
         own: Whether an evaluation of the same questions told them.
     """
 
     logs: Tensor
-    regions: Tensor
     shares: dict[int, Tensor]
     growth: dict[int, Tensor]
     own: bool = False
 
     def bounds(self, path: ReferencePath, radii: Tensor) -> Bounds:
-        """The hidden bounds at candidate radii, (batch, candidates), of the path's regions: one for each question,
-        candidate and region. The path takes them; returned are flat batches, one row per question and candidate."""
-        brackets, rows = Brackets(path), {}
+        """The hidden bounds at candidate radii, (batch, candidates), of the path's regions, one for each question and
+        candidate. The path takes them."""
+        brackets = Brackets(path)
         for value in path.network.preactivations:
             share = self._shares_at(value, radii)
             path.bounds[value] = _between(path.reference(value), *brackets.of(value), share)
-            rows[value] = path.bounds[value].map(lambda side: side.view(radii.numel(), -1))
-        return rows
+        return path.bounds
 
     def evaluated(
         self, path: ReferencePath, radii: Tensor, hidden: Bounds, tight: Mapping[int, Tensor]
@@ -160,11 +156,11 @@ class HiddenShares:
         """The shares that an evaluation tells.
 
         Args:
-            path: Its regions, without bounds: one for each question and region.
+            path: Its regions, without bounds.
             radii: The evaluated radii, (batch,).
-            hidden: The bounds, (batch, regions * size); of values that are missing, what is known stays.
-            tight: By value, which lower and upper bounds are as tight as the method gives them, (batch, 2, size), or
-                (batch, 2, regions * size); of values that are missing, all are.
+            hidden: The bounds, (batch, size); of values that are missing, what is known stays.
+            tight: By value, which lower and upper bounds are as tight as the method gives them, (batch, 2, size); of
+                values that are missing, all are.
         """
         brackets, shares, growth = Brackets(path), {}, {}
         step = radii.log() - self.logs
@@ -174,37 +170,34 @@ class HiddenShares:
             expected, reference = self._shares_at(value, radii[:, None]), path.reference(value)
             share, growth[value] = expected, self.growth[value]
             if value in hidden:
-                lower, upper = (side.reshape(reference.shape) for side in hidden[value])
+                lower, upper = hidden[value]
                 moved = torch.stack([reference - lower, upper - reference], 1)
                 wide = outer - inner > TINIEST
                 share = torch.where(wide, (moved - inner) / torch.where(wide, outer - inner, 1), expected)
                 known = wide & (share > 0) & (expected > 0)
                 if value in tight:
-                    known &= tight[value].unflatten(2, (len(self.regions), -1)).transpose(1, 2).reshape(share.shape)
+                    known &= tight[value]
                 ratio = torch.where(known, share / torch.where(known, expected, 1), 1).log()
-                mean = _mean(ratio, known, len(radii))
+                mean = (ratio * known).sum((1, 2)) / known.sum((1, 2)).clamp(min=1)
                 if value in tight:  # a loose bound is farther away than a tight one would be
-                    guess = expected * mean.repeat_interleave(len(self.regions))[:, None, None].exp()
-                    if len(self.regions) > 1:
-                        guess = _of_next_region(share, known, guess, len(self.regions))
+                    guess = expected * mean[:, None, None].exp()
                     share = torch.where(known, share, torch.minimum(guess, share))
                 change = torch.where(apart, mean.double() / torch.where(apart, step, 1), 0)
                 growth[value] = (growth[value] + change).clamp(-STEEPEST, STEEPEST)
             path.bounds[value] = _between(reference, inner, outer, share)
-            shares[value] = share.unflatten(0, (len(radii), -1))
+            shares[value] = share
         return replace(self, logs=radii.log(), shares=shares, growth=growth, own=True)
 
     def _shares_at(self, value: int, radii: Tensor) -> Tensor:
-        """The shares at candidate radii, (batch, candidates), in every region: (batch * candidates * regions, 2,
-        size)."""
+        """The shares at candidate radii, (batch, candidates): (batch * candidates, 2, size)."""
         steps = radii.log() - self.logs[:, None]
         factors = (self.growth[value][:, None] * steps).exp().to(self.shares[value].dtype)
-        return (factors[..., None, None, None] * self.shares[value][:, None]).flatten(0, 2)
+        return (factors[..., None, None] * self.shares[value][:, None]).flatten(0, 1)
 
     def select(self, members: Tensor) -> HiddenShares:
         shares = {value: tensor[members] for value, tensor in self.shares.items()}
         growth = {value: tensor[members] for value, tensor in self.growth.items()}
-        return HiddenShares(self.logs[members], self.regions, shares, growth, self.own)
+        return HiddenShares(self.logs[members], shares, growth, self.own)
 
     @classmethod
     def merge(cls, batches: Sequence[HiddenShares], order: Tensor) -> HiddenShares:
@@ -216,7 +209,6 @@ class HiddenShares:
         first = batches[0]
         return cls(
             joined([batch.logs for batch in batches]),
-            first.regions,
             {value: joined([batch.shares[value] for batch in batches]) for value in first.shares},
             {value: joined([batch.growth[value] for batch in batches]) for value in first.growth},
             first.own,
@@ -227,35 +219,3 @@ def _between(reference: Tensor, inner: Tensor, outer: Tensor, share: Tensor) -> 
     """Bounds that lie between two enclosures of deviations from a reference."""
     moved = torch.lerp(inner, outer, share)
     return Interval(reference - moved[:, 0], reference + moved[:, 1])
-
-
-def _of_next_region(share: Tensor, known: Tensor, guess: Tensor, regions: int) -> Tensor:
-    """The share of each bound in the nearest larger region in which it is known; where there is none, the guess.
-
-    All are (batch * regions, 2, size).
-    """
-    numbers = torch.arange(regions)[:, None, None]
-    where = torch.where(known.unflatten(0, (-1, regions)), numbers, regions)
-    nearest = where.flip(1).cummin(1).values.flip(1)
-    found = share.unflatten(0, (-1, regions)).gather(1, nearest.clamp(max=regions - 1))
-    return torch.where((nearest < regions).flatten(0, 1), found.flatten(0, 1), guess)
-
-
-def _mean(numbers: Tensor, where: Tensor, count: int) -> Tensor:
-    """The mean of those of each of `count` questions that count, (count,); 0 where none does."""
-    number, counted = (tensor.reshape(count, -1) for tensor in (numbers, where))
-    return (number * counted).sum(1) / counted.sum(1).clamp(min=1)
-
-
-def distinct_from_next_region(bounds: Bounds, sizes: Sequence[int]) -> dict[int, Tensor]:
-    """Of bounds in several regions, side by side from the smallest region on, which are not those of the next larger
-    region: (batch, 2, regions * size) by value.
-
-    sizes: By value, how many neurons it has.
-    """
-    distinct = {}
-    for value, (lower, upper) in bounds.items():
-        equal = [side[:, : -sizes[value]] == side[:, sizes[value] :] for side in (lower, upper)]
-        differs = torch.nn.functional.pad(~(equal[0] & equal[1]), (0, sizes[value]), value=True)
-        distinct[value] = torch.stack([differs, differs], 1)
-    return distinct

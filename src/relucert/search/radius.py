@@ -84,15 +84,15 @@ class Searcher:
         one starts: neighbouring radii are close.
         """
         problem, rows = self._problem(region, prop), prop.offsets.shape[1]
-        order, shares = self._batch(problem).nearest_first(), None
-        for row in order.T:
+        order, known = self._batch(problem).nearest_first(), None
+        for row in order.T if self.evaluator.shelled is None else order.flip(1).T:
             batch = self._batch(problem.narrow(row[:, None]))
-            if shares is not None:
-                batch.begin_with(shares)
+            if known is not None:
+                batch.begin_with(known)
             for end in batch.run():
                 yield replace(end, question=end.question * rows + int(row[end.question]))
             batch.learn()
-            shares = batch.all_shares()
+            known = batch.all_known()
 
     def _problem(self, region: Region, prop: Property) -> Problem:
         if self.evaluator.proof.rigorous:

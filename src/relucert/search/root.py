@@ -14,16 +14,19 @@ from torch import Tensor
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluator
 from relucert.search.prediction import Correction, HiddenShares
+from relucert.search.shells import ShellBounds
 
-SECTIONINGS = 3  # at the most, to bring out a predicted root
+SECTIONINGS = 5  # at the most, to bring out a predicted root
 SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROUGH = 0.3  # the same, before the first evaluation
 SHARPEST = 1e-3  # the same, where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 DISTANT = (0.06, 0.25, 0.56, 0.999)  # relative steps, below the last radius, to look at otherwise; above it three times
 AROUND = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
+NEARBY = (0.996, 1.004)  # the same, where it is nearly known
 BEYOND = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)  # the same, where the root is not there
 WITHIN = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
+CLOSELY = (-0.05, 0.05)  # the same, where predictions are nearly exact but not cheap
 
 
 class Curve(NamedTuple):
@@ -38,9 +41,10 @@ class Curve(NamedTuple):
         return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
 
     def around(self, count: int) -> Curve:
-        """`count` neighbouring points around the first change of sign, or the last ones where there is none."""
+        """At most `count` neighbouring points around the first change of sign, or the last ones where there is none."""
         changed = (self.margins > 0) != (self.margins[:, :1] > 0)
         last = self.radii.shape[1] - 1
+        count = min(count, last + 1)
         crossing = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]
         points = (crossing - count // 2).clamp(0, last + 1 - count) + torch.arange(count)
         return Curve(self.radii.gather(1, points), self.margins.gather(1, points))
@@ -60,14 +64,13 @@ class Curve(NamedTuple):
         low, high = self.bracket()
         chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
         radii, margins = self.around(4)
-        same = torch.eye(4, dtype=torch.bool)
+        same = torch.eye(radii.shape[1], dtype=torch.bool)
         factors = torch.where(same, 1, margins[:, None])
         differences = torch.where(same, 1, margins[:, None] - margins[:, :, None])
         weights = torch.ones_like(margins)  # Lagrange's: of each point, the product over all others
-        for other in range(4):
+        for other in range(radii.shape[1]):
             weights = weights * factors[..., other] / differences[..., other]
-        first, second, third, fourth = (weights * radii).split(1, 1)
-        cubic = first + second + third + fourth
+        cubic = (weights * radii).sum(1, keepdim=True)
         ends = torch.minimum(low.radii, high.radii), torch.maximum(low.radii, high.radii)
         best = torch.where((cubic >= ends[0]) & (cubic <= ends[1]), cubic, chord.clamp(*ends))
         return torch.where(self.crossed & best.isfinite().squeeze(1), best.squeeze(1), high.radii.squeeze(1))
@@ -82,7 +85,7 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    shares: HiddenShares
+    known: HiddenShares | ShellBounds
     correction: Correction
     offset: Tensor | float = 0.0
 
@@ -92,7 +95,7 @@ class PredictedMargin:
 
     def at(self, radii: Tensor) -> Tensor:
         """The predicted margins at candidate radii, (batch, radii)."""
-        return self.evaluator.predict(self.problem, radii, self.shares, self.correction).amin(2) + self.offset
+        return self.evaluator.predict(self.problem, radii, self.known, self.correction).amin(2) + self.offset
 
     def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Curve:
         """Margins around the root where nothing was evaluated.
@@ -124,7 +127,14 @@ class PredictedMargin:
             curve = self._section(far, last)
         return self._sharpened(curve, SHARPNESS)
 
-    def _sharpened(self, curve: Curve, sharpness: float) -> Curve:
+    def around(self, guess: Tensor, sharpness: float) -> Curve:
+        """Margins around the root where it is near a guess, (batch, 1), as closely as its bracket shall be sharp."""
+        curve = self._section(guess * torch.tensor(NEARBY, dtype=torch.float64))
+        if not bool(curve.crossed.all()):
+            curve = self._section(guess * torch.tensor(AROUND, dtype=torch.float64))
+        return self._sharpened(curve, sharpness, CLOSELY)
+
+    def _sharpened(self, curve: Curve, sharpness: float, within: tuple[float, ...] = WITHIN) -> Curve:
         """The same margins, more closely around the root until their bracket is as sharp."""
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()
@@ -132,11 +142,11 @@ class PredictedMargin:
             if bool((width.abs() < sharpness * low.radii).all()):
                 break
             share = (curve.root()[:, None] - low.radii) / width
-            inner = (share + torch.tensor(WITHIN, dtype=torch.float64)).clamp(0.001, 0.999)
+            inner = (share + torch.tensor(within, dtype=torch.float64)).clamp(0.001, 0.999)
             curve = self._section(low.radii + width * inner.sort(1).values, low, high)
         return curve
 
-    def _section(self, grid: Tensor, before: Curve, *after: Curve) -> Curve:
-        """Margins at the radii of a grid, (batch, radii), between others that were computed already."""
-        curves = [before, Curve(grid, self.at(grid)), *after]
+    def _section(self, grid: Tensor, *others: Curve) -> Curve:
+        """Margins at the radii of a grid, (batch, radii), after and before others that were computed already."""
+        curves = [*others[:1], Curve(grid, self.at(grid)), *others[1:]]
         return Curve(torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1))
