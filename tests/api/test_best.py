@@ -20,7 +20,7 @@ from relucert.branch_and_bound.approach import Approach
 from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.portfolio import CHEAP_STEPS, Proven, Step, Task
 from relucert.search.radius import Searcher
 from tests.nets import NETWORKS, centres, mlp

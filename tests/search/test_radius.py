@@ -19,7 +19,7 @@ from relucert.methods.table import find_method, suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.query.targets import rivals
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.prediction import Correction
 from relucert.search.radius import Searcher

@@ -13,7 +13,7 @@ from relucert.common.names import MethodName
 from relucert.common.progress import Report, Reporter, about_image, silent
 from relucert.network import Network
 from relucert.query.questions import Inquiry, Question
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.portfolio import CHEAP_STEPS, Evidence, Evidential, PortfolioRun, Step, Task
 
 BEST: MethodName = "best"

@@ -28,7 +28,7 @@ from relucert.network import REAL, Inference, Network, find_inference
 from relucert.proofs.files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.radius import Searcher
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}

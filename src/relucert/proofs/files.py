@@ -34,7 +34,7 @@ from relucert.proofs.quadratic import quadratic_evidence
 from relucert.proofs.record import relaxation_entry
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.portfolio import Evidence
 
 LOST = "the bounds that prove the radius {!r} were not kept"

@@ -14,6 +14,7 @@ from relucert.common.deadline import TimeUp
 from relucert.common.progress import Progress, Reporter
 from relucert.methods.method import ExpensiveMethod
 from relucert.query.problem import Problem
+from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
 from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
@@ -30,28 +31,10 @@ BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
 DISAPPOINTED = 3  # evaluations after which the last two of them tell more than predictions by structure
+FALLING_SHORT = 32  # times their distance that their secant may lead on, where predictions fall short
 CLOSE_BY = 0.02  # how far apart, relatively, these may be
 RIVALS = 1.02  # how much farther than the nearest root another row's may be that counts
 ABOVE = (1.4, 1.02)  # how far beyond a guess of the root, before the first evaluation and after, shells tell it best
-
-
-@dataclass(frozen=True)
-class SearchEnd:
-    """Result of the search for one question.
-
-    Attributes:
-        radius: The largest that passed; None where none did, infinite where it contains all valid inputs.
-        weakest: The row of the least margin there.
-        closed: Whether the search reached its tolerance.
-        method: The name of the method that proved it: the one asked for, or a weaker one that it started from.
-    """
-
-    question: int
-    radius: float | None
-    weakest: int
-    evaluations: int
-    closed: bool
-    method: str
 
 
 @dataclass(eq=False)
@@ -261,14 +244,14 @@ class SearchBatch:
         if self._by_surrogate and self.rounds >= SURROGATE_ROUNDS:
             self._take_secant()
         if self.evaluator.smooth or (self._by_surrogate and self.rounds >= SURROGATE_ROUNDS):
-            done |= fresh & (self.margin + self.slope * (beyond - self.best) <= 0)
+            done |= fresh & (self.margin + self._flatter_slope() * (beyond - self.best) <= 0)
         elif bool(fresh.any()):
             self._take_last(nearby=fresh)
             done |= fresh & (self._predicted().at(beyond[:, None]).squeeze(1) <= 0)
-        lost = self.ceiling < 1 / LIMIT
-        yield from self._report(done | lost, closed=True)
+        done |= self.ceiling < 1 / LIMIT  # nothing is proven
+        yield from self._report(done, closed=True)
         yield from self._report(endless, closed=False)
-        self._keep(~(done | lost | endless))
+        self._keep(~(done | endless))
 
     def give_up(self) -> Iterator[SearchEnd]:
         yield from self._report(torch.ones_like(self.proving), closed=False)
@@ -288,8 +271,7 @@ class SearchBatch:
     def _take_last(self, nearby: Tensor | None = None) -> None:
         """Replaces what is known by what the last evaluation tells; nearby: where the root is known to be near it."""
         if self.last is not None:
-            own = self.known.own
-            self.distance = (self.radii.log() - self.known.logs).abs() if own else torch.zeros_like(self.radii)
+            self.distance = (self.radii.log() - self.known.logs).abs() * self.known.own
             self.known = self.evaluator.told(self.problem, self.radii, self.last, self.known, nearby)
             self.last = None
 
@@ -352,7 +334,7 @@ class SearchBatch:
             self._take_secant()
 
     def _predict_root_by_shells(self, known: ShellBounds) -> None:
-        """The same where the regions of shells tell it; beyond the largest of them a little farther than the root."""
+        """The root where the regions of shells tell it; beyond the largest of them a little farther than the root."""
         roots, order = known.rough_roots().sort(1)
         rough = roots[:, 0]
         self.focus = order[:, : int((roots < RIVALS * rough[:, None]).sum(1).max())]
@@ -361,7 +343,6 @@ class SearchBatch:
         if bool(told.any()):
             curve = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
             self.root = torch.where(told, curve.root(), self.root)
-            self.slope = curve.slope()
 
     def _predicted(self) -> PredictedMargin:
         """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that shares
@@ -381,16 +362,26 @@ class SearchBatch:
 
         A root outside the bracket is none: where a margin breaks down, the secant does not see it coming.
         """
-        apart = self.radii - self.before
-        slope = (self.margin - self.margin_before) / apart
+        apart, slope = self.radii - self.before, self._secant_slope()
         root = self.radii - self.margin / slope
+        ahead = (root - self.radii).abs()
         if self._by_surrogate:
-            near = (root - self.radii).abs() < self.radii / 2
-        else:
-            near = (apart.abs() < CLOSE_BY * self.radii) & ((root - self.radii).abs() < 2 * apart.abs())
+            near = ahead < self.radii / 2
+        else:  # where two predictions in a row fall short on the same side, the next one would, too
+            short = (self.margin > 0) == (self.margin_before > 0)
+            near = (apart.abs() < CLOSE_BY * self.radii) & (ahead < torch.where(short, FALLING_SHORT, 2) * apart.abs())
         near &= (slope < 0) & (self.before > 0)
         inside = near & (root > self.best) & (root < self.ceiling)
         self.root, self.slope = torch.where(inside, root, self.root), torch.where(near, slope, self.slope)
+
+    def _secant_slope(self) -> Tensor:
+        return (self.margin - self.margin_before) / (self.radii - self.before)
+
+    def _flatter_slope(self) -> Tensor:
+        """The predicted slope, or that of the last two evaluations where it is flatter and no mere rounding."""
+        secant = self._secant_slope()
+        told = (self.before > 0) & ((self.radii - self.before).abs() > 10 * self.evaluator.noise * self.radii)
+        return torch.where(told & (secant < 0), torch.maximum(secant, self.slope), self.slope)
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
         columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())

@@ -29,7 +29,7 @@ from relucert.network import Network
 from relucert.network.work import backward_work, forward_work
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.radius import Searcher
 
 WIDE = 400  # neurons from which on quadratic certificates are a step

@@ -26,7 +26,8 @@ from relucert.common.progress import Reporter
 from relucert.methods.method import Method
 from relucert.network import Network
 from relucert.query.problem import Problem
-from relucert.search.batch import SearchBatch, SearchEnd
+from relucert.search.batch import SearchBatch
+from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluator
 from relucert.search.experience import Experience
 

@@ -35,7 +35,7 @@ from relucert.methods.solvers.highs import Highs
 from relucert.methods.solvers.program import Array, Program, Sides, build
 from relucert.methods.solvers.solver import DualSolution, Unsolved
 from relucert.network import Network
-from relucert.search.batch import SearchEnd
+from relucert.search.end import SearchEnd
 from relucert.search.radius import Searcher
 from tests.adversaries import nearest_distances
 from tests.method_tables import PROGRAMS
