@@ -154,9 +154,8 @@ class SearchBatch:
             self.experience.learn(self.all_known(), torch.cat(self.ended_radii))
 
     def _tell(self) -> None:
-        lower = float(self.best.min())
-        state = Progress(stage=self.evaluator.method.name, evaluations=self.rounds, lower=lower or None)
-        self.reporter.enter(state)
+        name, lower = self.evaluator.method.name, float(self.best.min())
+        self.reporter.enter(Progress(stage=name, evaluations=self.rounds, lower=lower or None))
 
     def nearest_first(self) -> Tensor:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""
@@ -358,10 +357,7 @@ class SearchBatch:
         return self.evaluator.surrogate is not self.evaluator.method
 
     def _take_secant(self) -> None:
-        """Replaces predictions by the secant through the last two evaluations, where it falls towards a near root.
-
-        A root outside the bracket is none: where a margin breaks down, the secant does not see it coming.
-        """
+        """Replaces predictions by the secant through the last two evaluations, where it falls towards a near root."""
         apart, slope = self.radii - self.before, self._secant_slope()
         root = self.radii - self.margin / slope
         ahead = (root - self.radii).abs()
@@ -371,7 +367,7 @@ class SearchBatch:
             short = (self.margin > 0) == (self.margin_before > 0)
             near = (apart.abs() < CLOSE_BY * self.radii) & (ahead < torch.where(short, FALLING_SHORT, 2) * apart.abs())
         near &= (slope < 0) & (self.before > 0)
-        inside = near & (root > self.best) & (root < self.ceiling)
+        inside = near & (root > self.best) & (root < self.ceiling)  # secants don't see where a margin breaks down
         self.root, self.slope = torch.where(inside, root, self.root), torch.where(near, slope, self.slope)
 
     def _secant_slope(self) -> Tensor:
