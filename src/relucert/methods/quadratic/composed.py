@@ -97,7 +97,7 @@ def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0
         plan: What to choose.
         surplus: Of every squared norm above its estimate.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator, profiles = torch.Generator().manual_seed(0), plan.profiles
     demanded: dict[int, Tensor] = {}
     deviations, errors, norms, shares = {}, {}, {}, {}
     for value in reversed(scene.network.preactivations):
@@ -112,7 +112,7 @@ def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0
         found = {}
         for source in scene.passes.sources(value):
             check_time()
-            columns = source_columns(quick, source, plan.profiles)
+            columns = source_columns(quick, source, profiles)
             roots = whole.sqrt().to(quick.radii.dtype)
             found[source] = surplus * norm(quick, value, source, roots, columns, generator)
         lengths = {source: max(square, TINIEST) ** 0.5 for source, square in found.items()}
@@ -120,9 +120,9 @@ def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0
             norms[value, source] = max(square, TINIEST)
             shares[value, source] = (1 - ROOM) * lengths[source] / sum(lengths.values())
             number = norms[value, source] / shares[value, source]
-            demanded[source] = demanded.get(source, 0.0) + number * profile_of(scene, source, plan.profiles)
+            demanded[source] = demanded.get(source, 0.0) + number * profile_of(scene, source, profiles)
     inputs = demanded.get(THE_INPUT, scene.radii.new_zeros(1))
-    inputs = (1 + ROOM) * (inputs if THE_INPUT in plan.profiles else inputs[:1])[None]
+    inputs = (1 + ROOM) * (inputs if THE_INPUT in profiles else inputs[:1])[None]
     rows = [{value: numbers[None] for value, numbers in part.items()} for part in (deviations, errors)]
     return Composed(Weights(rows[0], rows[1], inputs), norms, shares, plan)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -122,8 +124,8 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
     weights = composed.weights
     if not _are_weights(weights):
         return False
-    profiles = composed.plan.profiles.values()
-    if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles):
+    profiles = composed.plan.profiles
+    if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles.values()):
         return False
     demanded: dict[int, Tensor] = {}
     for value in reversed(scene.network.preactivations):
@@ -141,7 +143,7 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
         if not bool(part.isfinite().all() & whole.isfinite().all()):
             return False
         whole[neurons.index] = part
-        if not _passed_on(scene, value, whole, composed, demanded):
+        if not _passed_on(scene, value, whole, composed, profiles, demanded):
             return False
     return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(scene.radii))).all())
 
@@ -152,7 +154,10 @@ def _are_weights(weights: Weights) -> bool:
     return bool(((numbers >= 0) & numbers.isfinite()).all())
 
 
-def _passed_on(scene: Scene, value: int, whole: Tensor, composed: Composed, demanded: dict[int, Tensor]) -> bool:
+def _passed_on(
+    scene: Scene, value: int, whole: Tensor, composed: Composed, profiles: Mapping[int, Tensor],
+    demanded: dict[int, Tensor],
+) -> bool:  # fmt: skip
     """Whether the norms of a layer with these weights, (size,), are proven; its sources are then asked for more."""
     rows = (whole > 0).nonzero().flatten()
     if not len(rows):
@@ -168,7 +173,7 @@ def _passed_on(scene: Scene, value: int, whole: Tensor, composed: Composed, dema
         square, share = composed.norms[value, source], composed.shares[value, source]
         if not (square > 0 and share > 0 and square < torch.inf):
             return False
-        columns = source_columns(scene, source, composed.plan.profiles)
+        columns = source_columns(scene, source, profiles)
         scaled = found.matrix.shape[0] <= found.matrix.shape[1]
         places = order if scaled else spatial_order(scene.network.shapes[max(source, INPUT)])
         if scaled and places is not None:  # of the rows that are left
@@ -177,7 +182,7 @@ def _passed_on(scene: Scene, value: int, whole: Tensor, composed: Composed, dema
         error = _error(found, roots, columns, square)
         if not _is_short(_scaled(found.matrix, roots, columns, square), 10, places, error):
             return False
-        number = square / share * profile_of(scene, source, composed.plan.profiles)
+        number = square / share * profile_of(scene, source, profiles)
         demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 4)
     return True
 
