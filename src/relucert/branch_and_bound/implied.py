@@ -66,17 +66,17 @@ class Propagation:
         return Intervals(self.dual_ascent, self.low, self.high, nodes)
 
     def start(self, nodes: Nodes) -> Nodes:
-        """Root nodes from which the search starts.
+        """Nodes from which the search starts, or starts again, with multipliers of 0.
 
-        Where rows settle the signs of neurons by themselves, the bounds of the roots are often at the edge of a
-        plateau: there only one of a row's terms counts. Then slopes in the middle, behind the first stage, are better.
+        Where rows settle the signs of neurons by themselves, bounds are often at the edge of a plateau: there only one
+        of a row's terms counts. Then slopes in the middle, behind the first stage, are better.
         """
         if not self.worthwhile:
             return nodes
         duals = self.dual_ascent.roots().duals[nodes.rows]
         first = self.dual_ascent.stages[0].unstable_count
         duals[:, first:].clamp_(min=NEUTRAL)
-        return nodes._replace(duals=duals)
+        return nodes._replace(duals=duals.masked_fill(nodes.signs != 0, 0.0))
 
     def propose(self, nodes: Nodes) -> Implied:
         """Signs that the nodes imply, other than those that the row implies by itself.

@@ -117,7 +117,8 @@ class NodeVisitor:
             return _halves(result)
         implied = propagation.propose(result.nodes)
         stuck = implied.empty & ~implied.signs.any(1)
-        stubborn = self._bounded(result.nodes.pick(stuck), LAST_STEPS)  # to find what the contradiction is
+        contradictory = propagation.start(result.nodes.pick(stuck))
+        stubborn = self._bounded(contradictory, LAST_STEPS)  # to find what the contradiction is
         left, signs = result.pick(~stuck), implied.pick(~stuck)
         others = self._bounded(refutations(left.nodes, signs))
         propagation.judge(implied, others.nodes.size)
