@@ -1,5 +1,6 @@
 """Rows that are quadratic functions of few inputs: bounds hold at every point, products cancel, and cuts end."""
 
+import random
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
+from relucert.bounding import quadratic_zonotopes
 from relucert.bounding.fused import Fused, fuse
 from relucert.bounding.quadratic_zonotopes import QuadraticBounds, least_on_cube
 from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
@@ -50,7 +52,29 @@ class Alternatives(nn.Module):
         return torch.cat([larger, larger + torch.relu(outputs[:, 2:3] - larger)], 1)
 
 
+class Reused(nn.Module):
+    """A random graph in which every value may be used again, shifted and reshaped ones among them."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        torch.manual_seed(seed)
+        self.mixing = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        draw = random.Random(self.seed)
+        values, squares = [x, x + 5.0], [x * x]
+        for mixing in self.mixing:
+            value = draw.choice(values)
+            values.append(draw.choice([value + draw.random(), 0.5 * value, mixing(value), torch.relu(value - 0.1)]))
+            values.append(draw.choice(values) + draw.choice(values).reshape(-1, 3))
+            chosen = draw.choice(values)
+            squares.append(0.1 * chosen * chosen)
+        return torch.cat([draw.choice(squares) + draw.choice(values) + draw.choice(squares) for _ in range(2)], 1)
+
+
 MODULES = [Step(0), Step(1, 0.1), Step(2, 0.4, nn.Tanh), Step(3, 0.2, nn.GELU), Alternatives(4), Alternatives(5)]
+MODULES += [Reused(seed) for seed in range(12)]
 
 
 def loaded(module: nn.Module) -> Network:
@@ -129,6 +153,42 @@ def test_least_on_a_cube() -> None:
     assert bool((least <= values.amin(1) + 1e-9).all())
     steep = values.amin(1)[-20:]
     assert torch.allclose(least[-20:], steep, rtol=0.2), "where slopes decide, a corner is the least point"
+
+
+def test_tiny_coefficients_do_not_underflow() -> None:
+    """`s x + q x^2` is least at `-s^2 / (4 q)`, where the square of the slope alone may be 0."""
+    slopes, form = torch.tensor([[[1.0, -0.5]]]).double(), torch.tensor([[[1.0, 0.2], [0.2, 2.0]]]).double()
+    least = least_on_cube(slopes, form, torch.arange(2))
+    for factor in (1e-120, 1e-170, 1e-250):
+        tiny = least_on_cube(factor * slopes, factor * form, torch.arange(2))
+        torch.testing.assert_close(tiny / factor, least, rtol=1e-12, atol=0)
+
+
+def test_boxes_in_chunks_have_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = question(loaded(MODULES[4]))
+    low, high = some_boxes(problem, 4)
+    together = QuadraticBounds(fused(problem))(low, high)
+    monkeypatch.setattr(quadratic_zonotopes, "CHUNK", 1)
+    for table, alone in zip(together, QuadraticBounds(fused(problem))(low, high), strict=True):
+        torch.testing.assert_close(table, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_a_box_in_which_nothing_can_be_violated_is_closed() -> None:
+    """One alternative is violated on the left alone, the other on the right alone."""
+
+    class Valley(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            square = 0.01 * x * x
+            left, right = 1 + 1.5 * x + square, 1 - 1.5 * x + 2 * square
+            unused = torch.relu(x * torch.ones(4)).sum(1, keepdim=True)
+            return left + torch.relu(right - left) + 0.0 * unused
+
+    network = relucert.load(Valley(), input_shape=(1,))
+    region = Region.around(torch.zeros(1, 1).double(), 1.0, "inf")
+    prop = Property(torch.ones(1, 1, 1).double(), torch.zeros(1, 1).double())
+    prover = BoxProver(Problem(network, region, prop), lambda point: False, time.monotonic() + 20)
+    with torch.no_grad():
+        assert prover.run()[0]
 
 
 @pytest.mark.parametrize("number", [0, 2, 4])

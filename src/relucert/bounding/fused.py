@@ -110,7 +110,8 @@ def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
     together, places = _distinct(together)
     groups = torch.zeros(len(alternatives), len(together.weight), dtype=torch.bool)
     groups[owners, places] = True
-    relaxed = tuple(layer for layer in layers if layer not in squares and layer not in maxima)
+    left_to_rows = {layer.atoms.start for layer in (*squares, *maxima)}
+    relaxed = tuple(layer for layer in layers if layer.atoms.start not in left_to_rows)
     return Fused(
         network.sizes[INPUT],
         relaxed,
@@ -159,7 +160,8 @@ def _affine(
         RIGOROUS.above(error + gamma * 2 * weight.abs(), 4).unflatten(-1, shape)
         for (weight, error), shape in zip(sources, shapes, strict=True)
     ]
-    weight, error = operation.linear(*weights).flatten(1), operation.magnitude(*missed).flatten(1)
+    weight = operation.linear(*weights).flatten(1).clone()  # it may be a view of its source, which others use, too
+    error = operation.magnitude(*missed).flatten(1)
     if operation.constant is not None:
         constant = operation.constant.expand(operation.shape(*shapes)).flatten()
         weight[-1] += constant

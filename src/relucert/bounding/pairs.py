@@ -199,7 +199,7 @@ class PairPull(Pull):
         self._pay_for(value, shared, slopes, offsets, both)
         if self.arithmetic.rigorous:
             source = self.network.source(value)
-            self.lose(rest, self.path.max_deviation(value), 1)
+            self.lose(form, self.path.max_deviation(value), 1)
             self.lose(pulled, self.path.max_deviation(source), 1)
         return pulled
 

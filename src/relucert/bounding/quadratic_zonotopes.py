@@ -19,6 +19,9 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.fused import Functions, Fused, FusedLayer
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.deadline import check_time
+
+CHUNK = 2**24  # products of two generators that are bounded at once, for all boxes and rows: some 0.5 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +138,17 @@ class QuadraticBounds:
             self.batches.append(_RowBatch(rows, used, some[used], fused.inputs if of_inputs else None))
 
     def __call__(self, low: Tensor, high: Tensor) -> RowBounds:
+        """Bounds over boxes, (boxes, inputs), as many at once as memory allows. Raises TimeUp once time is over."""
+        step = max(1, CHUNK // (max(len(batch.rows) for batch in self.batches) * len(self.columns) ** 2))
+        bounds = []
+        for lows, highs in zip(low.split(step), high.split(step), strict=True):
+            check_time()
+            bounds.append(self._bounds(lows, highs))
+        return (
+            bounds[0] if len(bounds) == 1 else RowBounds(*(torch.cat(tables) for tables in zip(*bounds, strict=True)))
+        )
+
+    def _bounds(self, low: Tensor, high: Tensor) -> RowBounds:
         atoms = self._atoms(low, high)
         squares, rows = self.squares(atoms), self.rows(atoms)
         bounds = []
@@ -204,8 +218,8 @@ def least_on_cube(slopes: Tensor, form: Tensor, used: Tensor) -> Tensor:
     helpful = (products[:, None] * signed[..., None] * signed[..., None, :]).clamp_(min=0)
     share = (slope / helpful.sum(3).clamp(min=torch.finfo(form.dtype).tiny)).clamp(max=1)
     slope = (slope - (helpful * torch.minimum(share[..., None], share[..., None, :])).sum(3)).abs()
-    inside = (square > 0) & (slope < 2 * square)
-    each = torch.where(inside, -slope * slope / torch.where(inside, 4 * square, 1), square - slope)
+    inside = (square > 0) & (slope < 2 * square)  # there the quotient comes first: a square of a slope may underflow
+    each = torch.where(inside, -slope * (slope / torch.where(inside, 4 * square, 1)), square - slope)
     return each.sum(2) - products.abs().sum((1, 2))[:, None] / 2 - flat
 
 
