@@ -1,5 +1,6 @@
 """One search by several workers: the same verdicts and proofs as by one, whatever becomes of a worker."""
 
+import io
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import Buffer
 
 import relucert
 from relucert.arithmetic.property import Property
@@ -17,7 +19,7 @@ from relucert.branch_and_bound import subtrees
 from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
 from relucert.branch_and_bound.boxes import Boxes, join
 from relucert.branch_and_bound.interval_tree import IntervalProver
-from relucert.branch_and_bound.pool import Pool
+from relucert.branch_and_bound.pool import Pool, StorageError
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.checker.check import check, check_property
 from relucert.errors import RelucertError
@@ -208,16 +210,41 @@ def test_cuts_of_several_workers_join_in_one_proof(tmp_path: Path) -> None:
     assert check_property(tmp_path / "proof.json", network).leaves > 1
 
 
+def numbered(first: int, count: int) -> Boxes:
+    names = torch.arange(first, first + count)
+    return Boxes(names[:, None].double(), names[:, None].double(), torch.ones(count, 1, dtype=torch.bool), names)
+
+
+class SmallDisk(io.BytesIO):
+    """A file that takes some kilobytes, and of each writing at most a hundred bytes at once."""
+
+    def write(self, content: Buffer) -> int:
+        if self.tell() > 4000:
+            raise OSError(28, "No space left on device")
+        return super().write(memoryview(content)[:100])
+
+
+def test_a_disk_that_becomes_full_loses_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 0)
+    monkeypatch.setattr("relucert.branch_and_bound.pool.tempfile.TemporaryFile", lambda **_: SmallDisk())
+    pool = Pool(numbered(0, 5), join)
+
+    def fill() -> None:
+        for first in range(5, 1000, 5):
+            pool.add(numbered(first, 5))
+
+    with pytest.raises(StorageError):
+        fill()
+    count = pool.size
+    assert 10 < count < 1000
+    assert pool.all().names.sort().values.tolist() == list(range(count))
+
+
 def test_nodes_beyond_the_memory_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 200)
-
-    def boxes(first: int, count: int) -> Boxes:
-        names = torch.arange(first, first + count)
-        return Boxes(names[:, None].double(), names[:, None].double(), torch.ones(count, 1, dtype=torch.bool), names)
-
-    pool = Pool(boxes(0, 5), join)
+    pool = Pool(numbered(0, 5), join)
     for first in range(5, 50, 5):
-        pool.add(boxes(first, 5))
+        pool.add(numbered(first, 5))
     assert pool.size == 50
     assert len(pool.in_memory) < 5
     taken: list[int] = []

@@ -59,10 +59,14 @@ class Pool(Generic[BatchType]):
         return sum(batch.size for batch in self.in_memory) + sum(size for _, size in self._stored)
 
     def add(self, nodes: BatchType) -> None:
-        if nodes.size:
-            self.in_memory.append(nodes)
+        self.put_back(nodes)
         if len(self.in_memory) > 1 and sum(batch.bytes for batch in self.in_memory) > MOST_BYTES:
             self._store(self.in_memory.pop(0))
+
+    def put_back(self, nodes: BatchType) -> None:
+        """Adds nodes that were taken, in memory whatever they take: it never fails."""
+        if nodes.size:
+            self.in_memory.append(nodes)
 
     def take(self, most: int) -> BatchType:
         """Removes the newest nodes, at most so many."""
@@ -91,17 +95,19 @@ class Pool(Generic[BatchType]):
 
     def _write(self, nodes: BatchType) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="relucert-nodes-")  # noqa: SIM115 - as long as the pool
+            self._file = tempfile.TemporaryFile(prefix="relucert-nodes-", buffering=0)  # noqa: SIM115 - as the pool
             weakref.finalize(self, self._file.close)
-        begin = self._file.seek(0, 2)
-        pickle.dump(nodes, self._file, protocol=5)
-        self._file.flush()
+        begin, content = self._file.seek(0, 2), memoryview(pickle.dumps(nodes, protocol=5))
+        while content:
+            content = content[self._file.write(content) :]
         self._stored.append((begin, nodes.size))
 
     def _recall(self) -> BatchType:
         assert self._file is not None
-        begin, _ = self._stored.pop()
+        begin, size = self._stored[-1]
         self._file.seek(begin)
         nodes: BatchType = pickle.load(self._file)  # that this process has written itself
+        assert nodes.size == size
+        self._stored.pop()
         self._file.truncate(begin)
         return nodes

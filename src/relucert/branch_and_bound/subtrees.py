@@ -156,7 +156,7 @@ def visit_newest(visitor: Visitor[BatchType], waiting: Pool[BatchType]) -> None:
     try:
         left = visitor.visit(nodes)
     except BaseException:
-        waiting.add(nodes)
+        waiting.put_back(nodes)
         raise
     waiting.add(left)
 

@@ -376,7 +376,8 @@ class SearchBatch:
     def _flatter_slope(self) -> Tensor:
         """The predicted slope, or that of the last two evaluations where it is flatter and no mere rounding."""
         secant = self._secant_slope()
-        told = (self.before > 0) & ((self.radii - self.before).abs() > 10 * self.evaluator.noise * self.radii)
+        apart = (self.radii - self.before).abs() > 10 * self.evaluator.noise * self.radii
+        told = apart & (self.before > 0) & (self.rounds > 1)
         return torch.where(told & (secant < 0), torch.maximum(secant, self.slope), self.slope)
 
     def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:

@@ -22,6 +22,8 @@ from torch import Tensor
 from relucert.arithmetic.rigor import DOUBLE, Arithmetic
 from relucert.methods.quadratic.scene import Neurons, Scene
 
+SMALLEST = 2.0**-900  # of weights other than 0: products with them do not underflow
+
 
 @dataclass(eq=False)
 class Weights:
@@ -46,6 +48,14 @@ class Weights:
             {value: torch.cat([each.errors[value] for each in rows]) for value in first.errors},
             torch.cat([each.inputs for each in rows]),
         )
+
+    @property
+    def usable(self) -> Tensor:
+        """For which forms all weights are 0 or far above underflow, and finite, so that products round relatively."""
+        usable = torch.ones(1, dtype=torch.bool)
+        for numbers in (self.inputs, *self.deviations.values(), *self.errors.values()):
+            usable = usable & ((numbers == 0) | ((numbers >= SMALLEST) & numbers.isfinite())).all(1)
+        return usable
 
     def times(self, factors: Tensor) -> Weights:
         """The same certificate times a number > 0 for each form, (forms,)."""

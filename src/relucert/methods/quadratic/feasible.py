@@ -88,7 +88,7 @@ def _joint_matrix(scene: Scene, weights: Weights, deviations: Tensor) -> Tensor 
     diagonal = torch.cat([
         weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in _followed(scene))
     ])  # fmt: skip
-    if not _are_weights(weights) or not bool((diagonal > 0).all()):
+    if not bool(weights.usable.all()) or not bool((diagonal > 0).all()):
         return None
     roots = torch.cat([weights.deviations[value][0] for value in scene.neurons]).sqrt()
     return (deviations * diagonal.rsqrt()).mul_(roots[:, None])
@@ -122,7 +122,7 @@ def _largest_square(matrix: Tensor) -> float:
 def is_composed(scene: Scene, composed: Composed) -> bool:
     """Whether a composed certificate is proven to be feasible, from its weights, norms and shares."""
     weights = composed.weights
-    if not _are_weights(weights):
+    if not bool(weights.usable.all()):
         return False
     profiles = composed.plan.profiles
     if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles.values()):
@@ -146,12 +146,6 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
         if not _passed_on(scene, value, whole, composed, profiles, demanded):
             return False
     return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(scene.radii))).all())
-
-
-def _are_weights(weights: Weights) -> bool:
-    """Whether all weights are finite and none is negative."""
-    numbers = torch.cat([weights.inputs, *weights.deviations.values(), *weights.errors.values()], 1)
-    return bool(((numbers >= 0) & numbers.isfinite()).all())
 
 
 def _passed_on(

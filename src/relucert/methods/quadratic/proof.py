@@ -193,6 +193,7 @@ def prove_margins(ground: Ground, forms: Tensor, offsets: Tensor, weights: Weigh
     scene = ground.scene
     pulled = pull_back(ground, forms, point)
     total = _Total(len(forms))
+    total.lose(torch.where(weights.usable, 0.0, torch.inf)[:, None])
     output = ground.values[scene.network.output]
     total.add(forms * output)
     total.add(offsets[:, None])
