@@ -325,3 +325,12 @@ def test_answers_are_the_same_twice_and_leave_the_network_alone() -> None:
     assert [(answer.lower, answer.upper) for answer in first] == [(answer.lower, answer.upper) for answer in second]
     after = [tensor for node in network.nodes for tensor in node.operation.tensors().values()]
     assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+
+
+def test_few_nodes_close_the_interval() -> None:
+    """Near the minimum distortion margins are close to 0: nodes need their whole ascents, or their trees never end."""
+    network = mlp(6, 10, 8, 4, seed=1)
+    image = centres(network, 1).float().double().clamp(-1.5, 1.25)
+    (answer,) = relucert.exact(network, image, norm="1")
+    assert answer.closed
+    assert answer.nodes < 5000

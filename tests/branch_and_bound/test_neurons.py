@@ -205,29 +205,6 @@ def test_the_gradient_is_the_bound_s_own() -> None:
             torch.testing.assert_close((moved.bound - before) / 1e-2, gradient[:, neuron], rtol=0.05, atol=0.02)
 
 
-def test_an_ascent_that_gives_up_leaves_nodes_to_be_split() -> None:
-    """It ends where the whole ascent has been, with scores for every node that is not proven."""
-    network = mlp(6, 30, 30, 4, seed=5).cast(torch.float64)
-    region = region_of(network, 0.5)
-    prop = runner_up(network, region.points[0])
-    with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
-        dual_ascent = DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
-        nodes = dual_ascent.roots()
-        nodes = nodes.pick(torch.zeros(dual_ascent.unstable_count, dtype=torch.long))
-        nodes = nodes.split(torch.arange(dual_ascent.unstable_count))
-        first = dual_ascent.run(nodes, 0, math.inf)
-        whole = dual_ascent.run(nodes, 15, math.inf, enough=0.0)
-        short = dual_ascent.run(nodes, 15, math.inf, enough=0.0, gives_up=True)
-        rows = Rows(network.output, prop.rows[0], prop.offsets[0])
-        proven = proven_bounds(stages, rows, short.nodes)
-    assert bool((short.lower >= first.lower).all())
-    assert bool((short.lower <= whole.lower + 1e-3 * whole.lower.abs()).all())
-    assert bool((short.lower < whole.lower).any())
-    torch.testing.assert_close(short.lower.double(), proven, rtol=1e-3, atol=1e-3)
-    assert bool((short.scores > 0).any(1)[short.lower <= 0].all())
-
-
 def test_cut_neurons_change_nothing() -> None:
     network = mlp(6, 30, 30, 4, seed=5).cast(torch.float64)
     region = region_of(network, 0.05)

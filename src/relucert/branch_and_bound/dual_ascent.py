@@ -32,7 +32,6 @@ SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 ROUNDING = 2.0**-22  # of the sizes of a row's terms: about what float32 loses
 STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
-LOOK_BACK = 3  # steps whose mean gain is expected of all that follow; tuned on oval21's cifar_base and mnist-cnn
 
 
 class Nodes(NamedTuple):
@@ -140,14 +139,12 @@ class DualAscent:
         return Nodes(torch.arange(count), signs, slopes.repeat(count, 1))
 
     def run(
-        self, nodes: Nodes, steps: int, ends: float, rate: float = SLOPE_RATE, enough: float = torch.inf,
-        gives_up: bool = False,
-    ) -> AscentResult:  # fmt: skip
+        self, nodes: Nodes, steps: int, ends: float, rate: float = SLOPE_RATE, enough: float = torch.inf
+    ) -> AscentResult:
         """Ascends for at most `steps` steps; ends early once time is over.
 
         Nodes whose bounds are above `enough` leave the ascent on the way, with scores of zero and the reference as
-        their points. If it gives up, so do nodes that gain too little to get there: their halves go on from where they
-        ended.
+        their points.
         """
         count = len(nodes.rows)
         lower, duals, scores = torch.empty(count), torch.empty_like(nodes.duals), torch.zeros_like(nodes.duals)
@@ -156,7 +153,7 @@ class DualAscent:
         for step in range(steps + 1):
             state.pull()
             state.keep_best()
-            staying = state.below(enough, steps - step if gives_up else None)
+            staying = (~(state.highest > enough)).nonzero().flatten()
             if step == steps or not len(staying) or time.monotonic() > ends:
                 break
             if len(staying) < STAYING * len(ascending):
@@ -265,7 +262,6 @@ class _AscentState:
         bound: Of the last back-substitution, (count,).
         corner: Where the pulled-back forms are least, (inputs, count), in units of the scale.
         highest: The highest bounds so far, (count,).
-        history: The highest bounds after every step, (count,) each.
     """
 
     def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
@@ -282,7 +278,6 @@ class _AscentState:
         ]
         self.bound = self.bias
         self.corner, self.highest = self.entrance, torch.full_like(self.bias, -torch.inf)
-        self.history: list[Tensor] = []
 
     def pick(self, indices: Tensor) -> _AscentState:
         """The ascent of some of the nodes alone."""
@@ -291,18 +286,8 @@ class _AscentState:
         picked.entrance, picked.corner = (table.index_select(1, indices) for table in (self.entrance, self.corner))
         picked.bias, picked.rounding = self.bias[indices], self.rounding[indices]
         picked.bound, picked.highest = self.bound[indices], self.highest[indices]
-        picked.history = [highest[indices] for highest in self.history]
         picked.layers = [layer.pick(indices) for layer in self.layers]
         return picked
-
-    def below(self, enough: float, steps_left: int | None) -> Tensor:
-        """The indices of nodes whose bounds are not above `enough`; where `steps_left` is given, only of those that get
-        there if they gain as much as in the last steps."""
-        below = ~(self.highest > enough)
-        if steps_left is not None and len(self.history) > LOOK_BACK:
-            gain = (self.highest - self.history[-1 - LOOK_BACK]) / LOOK_BACK
-            below &= self.highest + steps_left * gain > enough
-        return below.nonzero().flatten()
 
     def keep_best(self) -> None:
         """Keeps the slopes and multipliers of bounds that are higher than all before."""
@@ -310,7 +295,6 @@ class _AscentState:
         self.highest = torch.where(better, self.bound, self.highest)
         for layer in self.layers:
             layer.best = torch.where(better, layer.duals, layer.best)
-        self.history.append(self.highest)
 
     def best(self) -> Tensor:
         """The slopes and multipliers of the highest bounds, (count, unstable)."""

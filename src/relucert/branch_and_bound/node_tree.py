@@ -131,8 +131,7 @@ class NodeVisitor:
         dual_ascent = self.tree.dual_ascent
         if not nodes.size:
             return AscentResult(torch.zeros(0), nodes, nodes.duals, torch.zeros(0, len(self.tree.problem.centre)))
-        gives_up = steps == STEPS and not self.tree.propagation.worthwhile  # else nodes should close at once
-        result = dual_ascent.run(nodes, steps, self.ends, enough=0.0, gives_up=gives_up)
+        result = dual_ascent.run(nodes, steps, self.ends, enough=0.0)
         self.nodes, self.bound = self.nodes + nodes.size, float(result.lower.min())
         closed = result.lower > 0
         promising = closed.nonzero().flatten()
