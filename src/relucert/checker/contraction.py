@@ -30,7 +30,7 @@ LONGEST = 1.5 * 2.0 ** (2 * HIGH_BITS)  # of sums of squares of high parts, as c
 MOST_TERMS = 2**20  # of products of high and low parts, whose sums then stay below 2**53
 LARGEST = 2.0  # entry of a factor, whose rows are no longer than 1
 UP = 1 + 1e-6  # more than sums of a few billion numbers >= 0 round by
-LEAST_BLOCK = 256  # rows of a block of a banded matrix, at least: smaller ones are no faster
+LEAST_BLOCK = 256  # rows of a block of a banded matrix, at least
 FEW = 3  # blocks of the bandwidth below which a banded matrix is taken for a dense one
 STRIPE = 512  # rows that are multiplied at once
 
