@@ -12,7 +12,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.bounding import quadratic_zonotopes
 from relucert.bounding.fused import Fused, fuse
-from relucert.bounding.quadratic_zonotopes import QuadraticBounds, least_on_cube
+from relucert.bounding.quadratic_zonotopes import QuadraticBounds, RowBounds, least_on_cube
 from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
 from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
 from relucert.network import Network
@@ -207,6 +207,20 @@ def test_clipped_boxes_keep_every_violation(number: int) -> None:
     assert bool((kept | ~violated).all())
     assert bool((clipped.low >= low).all())
     assert bool((clipped.high <= high).all())
+
+
+def test_bounds_that_are_no_numbers_close_and_clip_nothing() -> None:
+    problem = question(loaded(MODULES[0]))
+    visitor = QuadraticVisitor(problem, lambda point: False, fused=fused(problem))
+    boxes = visitor.root()
+    bounds = visitor.bounds(boxes.low, boxes.high)
+    for spoilt in (torch.nan, -torch.inf):
+        clipped = visitor._clipped(boxes, RowBounds(*(torch.full_like(table, spoilt) for table in bounds)))
+        assert bool((clipped.low == boxes.low).all())
+        assert bool((clipped.high == boxes.high).all())
+    visitor.bounds = lambda low, high: RowBounds(*(torch.full_like(table, torch.nan) for table in bounds))  # type: ignore[assignment]
+    with torch.no_grad():
+        assert visitor.visit(boxes).size >= 2, "a box that is not proven is cut"
 
 
 def decreasing(limit: float) -> Problem:

@@ -44,7 +44,7 @@ class QuadraticVisitor(BoxVisitor):
         shares = widths / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(bounds.spreads[everything, rows]) + WIDTH_WEIGHT * normalised(shares)
         boxes = self._clipped(boxes, bounds)
-        kept = (boxes.low <= boxes.high).all(1).nonzero().flatten()  # in the others nothing is violated
+        kept = (~(boxes.low > boxes.high).any(1)).nonzero().flatten()  # in the others nothing is violated
         boxes, scores, widths = boxes.pick(kept), scores[kept], widths[kept]
         scores = scores * (boxes.high - boxes.low) / torch.where(widths > 0, widths, 1)
         return boxes.cut(torch.where((widths > 0) & (self.widths > 0), scores, -1).argmax(1), self.record)
@@ -60,7 +60,7 @@ class QuadraticVisitor(BoxVisitor):
         """The parts of boxes where all alternatives of open rows may be violated: `slopes x + floor <= 0` for each.
 
         Each x is at most as far from the end where its slope is least as it would be with all others at theirs. Where
-        that leaves nothing of a box, an upper end lies below the lower one.
+        that leaves nothing of a box, an upper end lies below the lower one. An end that is no number clips nothing.
         """
         shared, sizes = (self.groups | ~boxes.open[..., None]).all(1), bounds.slopes.abs()
         room = RIGOROUS.ceil(RIGOROUS.above(sizes.sum(2), sizes.shape[2]) - bounds.floor).clamp(min=0)
@@ -69,6 +69,6 @@ class QuadraticVisitor(BoxVisitor):
         rising = torch.where(bounds.slopes > 0, reach, torch.inf).amin(1)
         falling = torch.where(bounds.slopes < 0, reach, torch.inf).amin(1)
         half = half_widths(boxes.low, boxes.high)
-        high = torch.minimum(boxes.high, RIGOROUS.ceil(boxes.low + RIGOROUS.above(half * rising, 1)))
-        low = torch.maximum(boxes.low, RIGOROUS.floor(boxes.high - RIGOROUS.above(half * falling, 1)))
+        high = torch.fmin(boxes.high, RIGOROUS.ceil(boxes.low + RIGOROUS.above(half * rising, 1)))
+        low = torch.fmax(boxes.low, RIGOROUS.floor(boxes.high - RIGOROUS.above(half * falling, 1)))
         return replace(boxes, low=low, high=high)
