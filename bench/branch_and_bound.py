@@ -28,7 +28,7 @@ from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.node_tree import STEPS
 from relucert.branch_and_bound.root import cheap_bounds, rooted
-from relucert.branch_and_bound.stages import CROWD
+from relucert.branch_and_bound.stages import LARGEST_BATCH
 from relucert.query.problem import Problem
 
 BOX = (-0.5, 0.5)
@@ -110,7 +110,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
     with torch.no_grad():
         stages = rooted(problem.exact, region, cheap_bounds(problem.exact, region, RIGOROUS), math.inf)
         dual_ascent = DualAscent(stages, stages.pulled(problem.exact.output, prop.rows[0], prop.offsets[0]))
-        roots = dual_ascent.roots().pick(torch.zeros(CROWD, dtype=torch.long))
+        roots = dual_ascent.roots().pick(torch.zeros(LARGEST_BATCH, dtype=torch.long))
         signs = roots.signs.clone()
         for row in signs:
             row[torch.randperm(dual_ascent.unstable_count, generator=generator)[:splits]] = 1
@@ -126,7 +126,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
         f"unstable {[stage.unstable_count for stage in stages.stages]}, "
         f"not inactive {[len(stage.neurons) for stage in stages.stages]}"
     )
-    print(f"{CROWD / (ended - started):,.0f} nodes/s; float64 pass {(ended - between):.3f} s of it")
+    print(f"{LARGEST_BATCH / (ended - started):,.0f} nodes/s; float64 pass {(ended - between):.3f} s of it")
 
 
 if __name__ == "__main__":

@@ -65,11 +65,13 @@ def main() -> None:
     hidden = crown.hidden(network, region, RIGOROUS)
     tell("CROWN", crown.margins(network, region, prop, hidden, RIGOROUS)[0])
     rows = RegionRows.of(network, region, prop, hidden)
-    print(f"{sum(network.sizes[value] for value in network.preactivations)} neurons, {rows.scene.unstable} unstable")
+    print(
+        f"{sum(network.sizes[value] for value in network.preactivations)} neurons, {rows.linearised.unstable} unstable"
+    )
     every, endless = torch.arange(count), torch.full_like(rows.solver.bounds, torch.inf)
     tell("composed", rows.solver.start())
-    tell("composed, climbed", rows.solver.climb(every, endless))
-    tell("layered", rows.solver.climb_layered(every, endless))
+    tell("composed, climbed", rows.solver.ascend(every, endless))
+    tell("layered", rows.solver.ascend_layered(every, endless))
     tell("proven", rows.prove())
 
 

@@ -79,7 +79,7 @@ def test_they_are_those_of_the_shells_taken_literally(
     name: str, norm: float, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nested regions, predictions and quick arithmetic find what 30 balls bounded one by one give, within 0.1 %."""
-    monkeypatch.setattr("relucert.bounding.nested.COSY", 2**24 if small else 0)
+    monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 2**24 if small else 0)
     network = NETWORKS[name]()
     points = centres(network, COUNT, seed=5)
     certified = torch.tensor(radii(name, norm, method="fast-lip"), dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_they_are_those_of_the_shells_taken_literally(
 
 @pytest.mark.parametrize("name", ["five layers", "image residual"])
 def test_a_batch_of_shelled_questions_equals_its_members(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relucert.bounding.nested.COSY", 0)
+    monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 0)
     network = NETWORKS[name]()
     points = centres(network, COUNT, seed=5)
     for point, together in zip(points, radii(name, 2.0, method="fast-lip"), strict=True):

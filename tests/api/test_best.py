@@ -16,7 +16,7 @@ from relucert.answers.certificates import Certificate
 from relucert.api import best
 from relucert.api.exact import EXACT_STEP
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.branch_and_bound.approach import Approach
+from relucert.branch_and_bound.exact_search import ExactSearch
 from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
@@ -163,10 +163,10 @@ def test_misclassified_images_have_no_climb() -> None:
 def test_an_interruption_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the exact search, too, which by itself would keep its interval."""
 
-    def interrupted(approach: Approach) -> None:
+    def interrupted(search: ExactSearch) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Approach, "run", interrupted)
+    monkeypatch.setattr(ExactSearch, "run", interrupted)
     monkeypatch.setattr(best, "STEPS", (CHEAP_STEPS[0], EXACT_STEP))
     network = mlp(4, 8, 3)
     with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ import torch
 import relucert
 from relucert.arithmetic.norm import Norm
 from relucert.attacks.methods import ATTACKS, find_attacks
-from relucert.attacks.pursuit import Pursuit
+from relucert.attacks.objective import AttackObjective
 from relucert.common.names import AttackName
 from relucert.errors import BudgetError, InputError
 from relucert.network import Linear, Network, Relu
@@ -249,7 +249,7 @@ def test_a_time_limit_keeps_what_was_found() -> None:
 
 
 def test_an_attack_that_breaks_down_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
+    def broken(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
         raise RuntimeError("no luck\ntoday")
 
     attacks = find_attacks("fmn", Norm(2.0))
@@ -267,13 +267,13 @@ def test_an_attack_that_breaks_down_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_an_attack_claims_wrongly_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a point where nothing changes nor one outside the box passes the re-check."""
 
-    def lying(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-        pursuit.points = pursuit.centres + 1e-6
-        pursuit.distances = torch.full((len(pursuit.points),), 1e-6)
+    def lying(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
+        objective.points = objective.centres + 1e-6
+        objective.distances = torch.full((len(objective.points),), 1e-6)
 
-    def escaping(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-        pursuit.points = pursuit.centres * torch.nan
-        pursuit.distances = torch.ones(len(pursuit.points))
+    def escaping(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
+        objective.points = objective.centres * torch.nan
+        objective.distances = torch.ones(len(objective.points))
 
     for liar in (lying, escaping):
         monkeypatch.setitem(ATTACKS, "fmn", {None: (liar,)})

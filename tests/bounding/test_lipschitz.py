@@ -159,7 +159,7 @@ def test_one_pass_over_many_shells_equals_one_by_one(monkeypatch: pytest.MonkeyP
 
     together = margins()
     monkeypatch.setattr("relucert.methods.lipschitz.FORM_BYTES", 1)
-    monkeypatch.setattr("relucert.bounding.nested.COSY", 0)
+    monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 0)
     monkeypatch.setattr("relucert.bounding.nested.CHUNK_BYTES", 1)
     torch.testing.assert_close(margins(), together, rtol=0, atol=1e-12)
 

@@ -25,7 +25,7 @@ LARGEST = torch.tensor([0.05, 0.3, 0.9], dtype=torch.float64)
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every network were so large that not all regions fit into one batch."""
-    monkeypatch.setattr("relucert.bounding.nested.COSY", 0)
+    monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 0)
 
 
 def regions(network: Network, norm: float, confined: bool) -> Region:
@@ -90,7 +90,7 @@ def test_small_networks_in_one_batch_have_the_same_bounds(name: str, monkeypatch
     network = NETWORKS[name]().cast(torch.float64)
     region = regions(network, 2, False)
     one_by_one = nested(network, region, DOUBLE)
-    monkeypatch.setattr("relucert.bounding.nested.COSY", 2**40)
+    monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 2**40)
     for one, other in zip(one_by_one, nested(network, region, DOUBLE), strict=True):
         for value, interval in other.items():
             assert torch.equal(one[value].unstable, interval.unstable)

@@ -81,11 +81,11 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
         every, endless = torch.arange(len(rows.forms)), torch.full_like(rows.solver.bounds, torch.inf)
         rows.solver.start()
         if kind == "composed":
-            rows.solver.climb(every, endless)
+            rows.solver.ascend(every, endless)
         elif kind == "layered":
-            rows.solver.climb_layered(every, endless)
+            rows.solver.ascend_layered(every, endless)
         else:
-            rows.solver.climb_jointly(every, endless, [None] * len(every))
+            rows.solver.ascend_jointly(every, endless, [None] * len(every))
         if not bool((rows.prove() > 0).all()):
             return None
     certificates = [proof.certificate for proof in rows.proofs.values()]

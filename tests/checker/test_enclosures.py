@@ -34,10 +34,10 @@ def hostile_intervals(name: str, count: int) -> tuple[Tensor, Tensor]:
     """Of all widths, around 0, inflection points and far away; where a function is not defined everywhere, inside."""
     draw = random.Random(name)
     activation = SMOOTH[name]
-    cuts = [0.0, *(float(cut.low) for cut in activation.cuts if isinstance(cut.low, float))]
+    breakpoints = [0.0, *(float(cut.low) for cut in activation.breakpoints if isinstance(cut.low, float))]
     lower, upper = [], []
     for place in range(count):
-        centre = draw.choice([draw.choice(cuts), draw.gauss(0, 3), draw.gauss(0, 1), draw.choice([-30.0, 30.0])])
+        centre = draw.choice([draw.choice(breakpoints), draw.gauss(0, 3), draw.gauss(0, 1), draw.choice([-30.0, 30.0])])
         width = 10.0 ** draw.uniform(-9, 1.2)
         low, high = centre - width * draw.random(), centre + width * draw.random()
         if name in POSITIVE:
@@ -97,7 +97,7 @@ def _after(one: arb | None, other: arb | None) -> bool:
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_pieces_are_those_that_are_proven(name: str) -> None:
-    """The cuts of the activation itself, which the tests of activations prove to be where the curvature changes."""
+    """They end at the activation's breakpoints, where the tests of activations prove that the curvature changes."""
     activation, function = SMOOTH[name], function_of(name)
     with ctx.workprec(200):
         pieces = function.pieces(arb(1), arb(2))
@@ -114,11 +114,11 @@ def test_pieces_are_those_that_are_proven(name: str) -> None:
         if name in POSITIVE:
             assert [piece.curvature for piece in pieces] == [activation.curvatures[-1]]
             return
-        curvatures, cuts = list(activation.curvatures), list(activation.cuts)
+        curvatures, breakpoints = list(activation.curvatures), list(activation.breakpoints)
         if name == "elu":  # the checker cuts every ELU at 0
-            curvatures, cuts = [1, 1], []
+            curvatures, breakpoints = [1, 1], []
         assert [piece.curvature for piece in pieces] == curvatures
-        for piece, cut in zip(pieces, cuts, strict=False):
+        for piece, cut in zip(pieces, breakpoints, strict=False):
             assert piece.end is not None
             assert float(piece.end.rad()) < 1e-14
             assert arb(float(cut.low)) <= piece.end.upper()

@@ -12,9 +12,9 @@ import torch
 
 from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.certificate_intervals import IntervalCheck
-from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
+from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.checker.tree_check import TreeCheck
@@ -35,7 +35,7 @@ def tightened_bounds(network: Network, path: Path) -> tuple[IntervalCheck, TreeC
     bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)), proof.inference)
     bounded.margins()
     intervals = IntervalCheck(proof, bounded)
-    CertificateScene.of(proof, bounded, intervals)
+    CheckedNetwork.of(proof, bounded, intervals)
     return intervals, bounded
 
 

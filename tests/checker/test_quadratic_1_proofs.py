@@ -24,10 +24,10 @@ from relucert.arithmetic.norm import Norm
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
 from relucert.checker.integers import Chain, is_chain
+from relucert.checker.linearised_chain import CheckedChain, linearise
 from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
 from relucert.checker.quadratic_margin import least_margin
 from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality, inequality
-from relucert.checker.quadratic_scene import ChainScene, scene_of
 from relucert.network import IndexMap, Linear, Network
 from tests.checker.test_certificate_proofs import stored
 from tests.nets import NETWORKS, centres, chain
@@ -67,21 +67,21 @@ def points_in(proof: QuadraticProof, count: int) -> Tensor:
     return points.clamp(low, high)  # which moves no point away from the centre, as that is in the box
 
 
-def parts(network: Network, proof: QuadraticProof) -> tuple[ChainScene, ChainCertificate, QuadraticInequality]:
-    scene, _ = scene_of(network, proof)
+def parts(network: Network, proof: QuadraticProof) -> tuple[CheckedChain, ChainCertificate, QuadraticInequality]:
+    linearised, _ = linearise(network, proof)
     (entry,) = proof.certificates
     assert entry is not None
-    return scene, entry, inequality(scene, entry)
+    return linearised, entry, inequality(linearised, entry)
 
 
 @pytest.mark.parametrize("name", ["mlp-inf", "mlp-2-box"])
 def test_no_point_violates_the_inequality(name: str) -> None:
     network, _, proof = old(name)
-    scene, entry, proven = parts(network, proof)
+    linearised, entry, proven = parts(network, proof)
     points = points_in(proof, 300)
-    left, columns = torch.zeros(len(points), dtype=torch.float64), [_numbers_over(points, scene)]
+    left, columns = torch.zeros(len(points), dtype=torch.float64), [_numbers_over(points, linearised)]
     outputs, linear = points, [node.operation.tensors() for node in network.nodes if node.operation.name == "linear"]
-    for layer, tensors, weights in zip(scene.layers, linear, entry.weights, strict=False):
+    for layer, tensors, weights in zip(linearised.layers, linear, entry.weights, strict=False):
         before = outputs @ tensors["weight"].double().T + tensors["bias"].double()
         away = before - _floats(layer.centre)
         left += away.square() @ torch.tensor(weights, dtype=torch.float64)
@@ -100,20 +100,20 @@ def _floats(numbers: list[fmpq]) -> Tensor:
     return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
 
 
-def _numbers_over(points: Tensor, scene: ChainScene) -> Tensor:
+def _numbers_over(points: Tensor, linearised: CheckedChain) -> Tensor:
     """The points in units of the ball."""
-    moving = scene.moving
-    return ((points - _floats(scene.region.centre)) / _floats(scene.region.radii))[:, moving]
+    moving = linearised.moving
+    return ((points - _floats(linearised.region.centre)) / _floats(linearised.region.radii))[:, moving]
 
 
 @pytest.mark.parametrize("name", ["mlp-inf", "mlp-2-box"])
 def test_margins_hold_whatever_the_dual_variables_are(name: str) -> None:
     network, _, proof = old(name)
-    scene, entry, proven = parts(network, proof)
+    linearised, entry, proven = parts(network, proof)
     row, offset = proof.rows[0], proof.offsets[0]
     values = network.cast(torch.float64)(points_in(proof, 500)) @ torch.tensor(row, dtype=torch.float64)
     draw = random.Random(0)
-    assert 0 < float(least_margin(scene, entry, proven, row, offset)) <= float(values.min())
+    assert 0 < float(least_margin(linearised, entry, proven, row, offset)) <= float(values.min())
     for size in (0.0, 1e-3, 0.1, 1.0, 1e3):
 
         def spoilt(lists: list[list[float]], size: float = size) -> list[list[float]]:
@@ -123,7 +123,7 @@ def test_margins_hold_whatever_the_dual_variables_are(name: str) -> None:
             entry.ball, entry.sectors, entry.weights, entry.rate * draw.uniform(0.1, 10), spoilt(entry.links),
             spoilt(entry.tangent),
         )  # fmt: skip
-        assert float(least_margin(scene, changed, proven, row, offset)) <= float(values.min())
+        assert float(least_margin(linearised, changed, proven, row, offset)) <= float(values.min())
 
 
 def _scaled(name: str, factor: float) -> Change:

@@ -18,9 +18,9 @@ from relucert.checker.certificate_document import CertificateEntry, CertificateP
 from relucert.checker.certificate_feasible import Feasibility
 from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.certificate_margin import Margin
-from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
+from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import Rule, by_rule
@@ -37,10 +37,10 @@ Change = Callable[[Document], None]
 GRAPHS = ("residual", "skipping", "normalised", "rectified input", "convolutional", "image residual")
 
 
-def scene_of(network: Network, proof: CertificateProof) -> CertificateScene:
+def linearise(network: Network, proof: CertificateProof) -> CheckedNetwork:
     bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)), proof.inference)
     bounded.margins()
-    return CertificateScene.of(proof, bounded, IntervalCheck(proof, bounded))
+    return CheckedNetwork.of(proof, bounded, IntervalCheck(proof, bounded))
 
 
 def as_read(document: Document, folder: Path) -> CertificateProof:
@@ -82,19 +82,19 @@ def test_networks_as_they_run_pass(name: str, tmp_path: Path) -> None:
     proof = as_read(document, tmp_path)
     real = {**document, "inference": "real"}
     least = {
-        inference: _margins(scene_of(network, as_read(changed, tmp_path)), proof)
+        inference: _margins(linearise(network, as_read(changed, tmp_path)), proof)
         for inference, changed in (("float32", document), ("real", real))
     }
     assert all(0 < noisy < exact for noisy, exact in zip(least["float32"], least["real"], strict=True))
 
 
-def _margins(scene: CertificateScene, proof: CertificateProof) -> list[float]:
+def _margins(linearised: CheckedNetwork, proof: CertificateProof) -> list[float]:
     """What the certificates prove of all rows."""
-    found, feasibility = [], Feasibility(scene)
+    found, feasibility = [], Feasibility(linearised)
     for entry, row, offset in zip(proof.row_proofs, proof.rows, proof.offsets, strict=True):
         assert entry is not None
         certificate = proof.certificates[entry.certificate]
-        margin = Margin(scene, certificate, feasibility.input_weights(certificate), entry)
+        margin = Margin(linearised, certificate, feasibility.input_weights(certificate), entry)
         found.append(float(margin.least(row, offset)))
     return found
 
@@ -133,15 +133,15 @@ def _hold(name: str, region: str, folder: Path) -> None:
     network = NETWORKS[name]()
     document = proven(name, "composed", region)
     proof = as_read(document, folder)
-    scene, draw = scene_of(network, proof), random.Random(0)
-    feasibility = Feasibility(scene)
+    linearised, draw = linearise(network, proof), random.Random(0)
+    feasibility = Feasibility(linearised)
     outputs = network.cast(torch.float64)(points_in(document, 400).unflatten(1, network.input_shape))
     for entry, row, offset in zip(proof.row_proofs, proof.rows, proof.offsets, strict=True):
         assert entry is not None
         certificate = proof.certificates[entry.certificate]
         inputs = feasibility.input_weights(certificate)
         least = float((outputs @ torch.tensor(row, dtype=torch.float64)).min()) + offset
-        assert 0 < float(Margin(scene, certificate, inputs, entry).least(row, offset)) <= least
+        assert 0 < float(Margin(linearised, certificate, inputs, entry).least(row, offset)) <= least
         for size in (1e-3, 0.1, 1.0, 1e3):
 
             def spoilt(numbers: list[float], size: float = size) -> list[float]:
@@ -152,7 +152,7 @@ def _hold(name: str, region: str, folder: Path) -> None:
                 {value: spoilt(part) for value, part in entry.links.items()}, spoilt(entry.inputs),
                 {value: spoilt(part) for value, part in entry.errors.items()},
             )  # fmt: skip
-            assert float(Margin(scene, certificate, inputs, changed).least(row, offset)) <= least
+            assert float(Margin(linearised, certificate, inputs, changed).least(row, offset)) <= least
 
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional", "image residual"])
@@ -161,17 +161,17 @@ def test_no_point_violates_a_feasible_certificate(name: str, tmp_path: Path) -> 
     network = NETWORKS[name]()
     document = proven(name, "composed")
     proof = as_read(document, tmp_path)
-    scene = scene_of(network, proof)
+    linearised = linearise(network, proof)
     exact, points = network.cast(torch.float64), points_in(document, 400)
     centre = torch.tensor(document["image"]["values"], dtype=torch.float64)
     images = torch.cat([points, centre[None]]).unflatten(1, network.input_shape)
     values = [value.flatten(1) for value in exact.values(images)]
     for certificate in proof.certificates:
-        Feasibility(scene).check(certificate)
+        Feasibility(linearised).check(certificate)
         squares = ((points - centre) / document["radius"]).square()
         right = (squares * torch.tensor(certificate.inputs, dtype=torch.float64)).sum(1)
         left = torch.zeros_like(right)
-        for value, neurons in scene.neurons.items():
+        for value, neurons in linearised.neurons.items():
             moved = (values[value] - values[value][-1])[:-1, neurons.index]
             left += moved.square() @ torch.tensor(certificate.deviations[value], dtype=torch.float64)
             if neurons.followed:
@@ -183,23 +183,23 @@ def test_no_point_violates_a_feasible_certificate(name: str, tmp_path: Path) -> 
         assert float((left / right.clamp(min=1e-9)).max()) > 0.02  # it says something
 
 
-def deviations(network: Network, scene: CertificateScene, vectors: torch.Tensor) -> torch.Tensor:
+def deviations(network: Network, linearised: CheckedNetwork, vectors: torch.Tensor) -> torch.Tensor:
     """`A v` in float64, (batch, open neurons), of vectors of inputs y and errors e, layer by layer."""
     exact, sizes = network.cast(torch.float64), [network.sizes[0]]
-    followed = [value for value, neurons in scene.neurons.items() if neurons.followed]
-    inputs, *errors = vectors.split(sizes + [len(scene.neurons[value]) for value in followed], 1)
+    followed = [value for value, neurons in linearised.neurons.items() if neurons.followed]
+    inputs, *errors = vectors.split(sizes + [len(linearised.neurons[value]) for value in followed], 1)
     by_layer = dict(zip(followed, errors, strict=True))
-    moved = {0: inputs * torch.tensor([float(radius) for radius in scene.region.radii], dtype=torch.float64)}
+    moved = {0: inputs * torch.tensor([float(radius) for radius in linearised.region.radii], dtype=torch.float64)}
     for value, node in exact.steps():
         source = node.inputs[0]
         if node.operation.name == "relu":
-            moved[value] = moved[source] * scene.slopes[source].units.double() * 2.0**-20
+            moved[value] = moved[source] * linearised.slopes[source].units.double() * 2.0**-20
             if source in by_layer:
-                moved[value][:, scene.neurons[source].index] += by_layer[source]
+                moved[value][:, linearised.neurons[source].index] += by_layer[source]
         else:
             parts = [moved[source].unflatten(1, network.shapes[source]) for source in node.inputs]
             moved[value] = exact.affine(value).linear(*parts).flatten(1)
-    return torch.cat([moved[value][:, neurons.index] for value, neurons in scene.neurons.items()], 1)
+    return torch.cat([moved[value][:, neurons.index] for value, neurons in linearised.neurons.items()], 1)
 
 
 @pytest.mark.parametrize("name", ["three layers", *GRAPHS])
@@ -208,25 +208,25 @@ def test_weights_are_feasible_up_to_the_largest_eigenvalue(name: str, tmp_path: 
     network = NETWORKS[name]()
     document = as_joint(proven(name, "composed"))
     proof = as_read(document, tmp_path)
-    scene, chance = scene_of(network, proof), torch.Generator().manual_seed(0)
-    count = network.sizes[0] + sum(len(neurons) for neurons in scene.neurons.values() if neurons.followed)
-    matrix = deviations(network, scene, torch.eye(count, dtype=torch.float64)).T
+    linearised, chance = linearise(network, proof), torch.Generator().manual_seed(0)
+    count = network.sizes[0] + sum(len(neurons) for neurons in linearised.neurons.values() if neurons.followed)
+    matrix = deviations(network, linearised, torch.eye(count, dtype=torch.float64)).T
     for _ in range(3):
         outer, inner = (torch.exp(torch.randn(size, generator=chance)).double() for size in matrix.shape)
         top = float(torch.linalg.matrix_norm(outer.sqrt()[:, None] * matrix / inner.sqrt(), 2)) ** 2
         for excess, passes in ((-1e-6, True), (1e-6, False)):
-            weights = (outer * (1 + excess) / top).split([len(neurons) for neurons in scene.neurons.values()])
-            followed = [value for value, neurons in scene.neurons.items() if neurons.followed]
-            first, *rest = inner.split([network.sizes[0], *(len(scene.neurons[value]) for value in followed)])
+            weights = (outer * (1 + excess) / top).split([len(neurons) for neurons in linearised.neurons.values()])
+            followed = [value for value, neurons in linearised.neurons.items() if neurons.followed]
+            first, *rest = inner.split([network.sizes[0], *(len(linearised.neurons[value]) for value in followed)])
             entry = CertificateEntry(
-                {value: part.tolist() for value, part in zip(scene.neurons, weights, strict=True)},
+                {value: part.tolist() for value, part in zip(linearised.neurons, weights, strict=True)},
                 {value: part.tolist() for value, part in zip(followed, rest, strict=True)}, first.tolist(), None,
             )  # fmt: skip
             if passes:
-                Feasibility(scene).check(entry)
+                Feasibility(linearised).check(entry)
             else:
                 with pytest.raises(Rejected, match="not proven to be feasible"):
-                    Feasibility(scene).check(entry)
+                    Feasibility(linearised).check(entry)
 
 
 def _scaled(place: str, factor: float) -> Change:

@@ -12,7 +12,7 @@ import pytest
 
 from relucert.api import estimate, exact
 from relucert.arithmetic.norm import Norm
-from relucert.attacks.pursuit import Pursuit
+from relucert.attacks.objective import AttackObjective
 from relucert.cli.runs import FAILED
 from relucert.experiments.comparison import methods
 from relucert.methods.linear import LinearMethod
@@ -40,8 +40,8 @@ def _break(monkeypatch: pytest.MonkeyPatch, of: Any, name: str, times: int) -> N
 
 BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "certify": lambda patch: _break(patch, LinearMethod, "hidden", 10**6),
-    "attack": lambda patch: _break(patch, Pursuit, "slope", 1),
-    "exact": lambda patch: _break(patch, exact, "Approach", 1),
+    "attack": lambda patch: _break(patch, AttackObjective, "slope", 1),
+    "exact": lambda patch: _break(patch, exact, "ExactSearch", 1),
     "estimate": lambda patch: _break(patch, estimate, "largest_gradients", 1),
 }
 

@@ -90,14 +90,16 @@ def number_tensor(values: list[float]) -> Tensor:
 
 def ends_of(name: str) -> list[float]:
     activation = SMOOTH[name]
-    cuts = [float(side) for cut in (*activation.cuts, *activation.turns) for side in (cut.low, cut.high)]
-    ends = [*(-size for size in SIZES), *SIZES, *cuts]
+    breakpoints = [
+        float(side) for cut in (*activation.breakpoints, *activation.stationary_points) for side in (cut.low, cut.high)
+    ]
+    ends = [*(-size for size in SIZES), *SIZES, *breakpoints]
     kept = [end for end in ends if abs(end) <= FAR.get(name, math.inf)]
     return sorted({abs(end) for end in kept if end} if name in POSITIVE else set(kept))
 
 
 def intervals(name: str) -> tuple[Tensor, Tensor]:
-    """Wide ones, single points, next to cuts, subnormal ones and far ones: (count,) each."""
+    """Wide ones, single points, next to breakpoints, subnormal ones and far ones: (count,) each."""
     pairs = list(combinations_with_replacement(ends_of(name), 2))
     lower, upper = (number_tensor(list(side)) for side in zip(*pairs, strict=True))
     near = upper - lower < 1e5
@@ -172,7 +174,7 @@ def test_bounds_are_tight(name: str) -> None:
         centre = slope * (lower + upper) / 2
         heights[number] = (least + centre, largest + centre, largest - least)
     lows, highs, distances = (torch.stack(column) for column in zip(*heights.values(), strict=True))
-    s_shaped = len(activation.curvatures) == 2 and activation.smooth_cuts
+    s_shaped = len(activation.curvatures) == 2 and activation.smooth_breakpoints
     tolerance = 0.02 * scale + 1e-9 if not s_shaped else 0.5 * scale  # CROWN's tangents go through the ends there
     assert (lows[1] >= lows.amax(0) - tolerance).all()
     assert (highs[2] <= highs.amin(0) + tolerance).all()
@@ -180,18 +182,21 @@ def test_bounds_are_tight(name: str) -> None:
 
 
 SCANNED = {"sigmoid": 0, "tanh": 0, "erf": 0, "silu": 1, "gelu": 1, "gelu by tanh": 1, "mish": 1}
-"""By the name, the number of turning points, for activations whose cuts are all zeros of the second derivative."""
+"""By name, how many stationary points; for activations whose breakpoints are all zeros of the second derivative."""
 EVEN = ("silu", "gelu", "gelu by tanh")  # f(x) = x + f(-x), so the second derivative is even
 
 
 @pytest.mark.parametrize("name", SCANNED)
 def test_cuts_and_turns_are_where_derivatives_change_their_signs_and_nowhere_else(name: str) -> None:
     activation = SMOOTH[name]
-    assert len(activation.turns) == SCANNED[name]
-    assert name not in EVEN or activation.cuts[0].low == -float(activation.cuts[1].high)
-    for derivative, cuts, sign in ((2, activation.cuts, activation.curvatures[0]), (1, activation.turns, 1)):
-        sign = -1 if derivative == 1 and cuts else sign
-        ends = [-20.0, *(float(side) for cut in cuts for side in (cut.low, cut.high)), 20.0]
+    assert len(activation.stationary_points) == SCANNED[name]
+    assert name not in EVEN or activation.breakpoints[0].low == -float(activation.breakpoints[1].high)
+    for derivative, breakpoints, sign in (
+        (2, activation.breakpoints, activation.curvatures[0]),
+        (1, activation.stationary_points, 1),
+    ):
+        sign = -1 if derivative == 1 and breakpoints else sign
+        ends = [-20.0, *(float(side) for cut in breakpoints for side in (cut.low, cut.high)), 20.0]
         with precision(200):
             for start, end in zip(ends[::2], ends[1::2], strict=True):
                 if derivative == 1 or name not in EVEN or start < 0:

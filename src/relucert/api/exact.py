@@ -1,7 +1,7 @@
 """`relucert.exact`: the minimum distortion of every image, as an interval with a proven and a witnessed end.
 
 Methods certify a first radius, an attack finds a violation, and branch and bound proves the region just below it, or
-smaller ones where time does not suffice (`Approach`).
+smaller ones where time does not suffice (`ExactSearch`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
 from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
-from relucert.branch_and_bound.approach import Approach
+from relucert.branch_and_bound.exact_search import ExactSearch
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
@@ -204,34 +204,34 @@ class _ExactSearch:
                 return self._answer(0.0, witness, witness is not None, reason, 0)
         if question.refusal is not None:
             return self._answer(None, None, False, question.refusal, 0)
-        growth, lower, witness, late = None, 0.0, None, None
+        search, lower, witness, late = None, 0.0, None, None
         try:
             lower = self._certified() if self.certified is None else self.certified
             with until(self.ends):
                 witness = self._attacked()
-                growth = self._growth(lower, witness)
-                growth.run()
+                search = self._search(lower, witness)
+                search.run()
         except TimeUp:
             late = LATE
         except KeyboardInterrupt:
             self.fault, self.interrupted = INTERRUPTED, True
         except FAULTS as error:
             self.fault = f"the search broke down: {in_one_line(error)}"
-        if growth is None:
+        if search is None:
             return self._answer(lower, witness, False, self.fault or late, 0)
-        return self._conclude(growth, lower)
+        return self._conclude(search, lower)
 
-    def _conclude(self, growth: Approach, lower: float) -> Exact:
-        if growth.lower > lower and growth.record is not None:
-            self.evidence = relaxation_evidence(growth.record, growth.lower, self.network)
+    def _conclude(self, search: ExactSearch, lower: float) -> Exact:
+        if search.lower > lower and search.record is not None:
+            self.evidence = relaxation_evidence(search.record, search.lower, self.network)
         if self.options.proof is not None and self.evidence is not None:
             write_proof(self.options.proof, claimed(self.task.problem, self.question.image), self.evidence)
-        lower, witness = max(lower, growth.lower), growth.witness
-        if witness is None and lower >= growth.whole:
-            return self._answer(None, None, True, UNREACHABLE, growth.nodes)
+        lower, witness = max(lower, search.lower), search.witness
+        if witness is None and lower >= search.whole:
+            return self._answer(None, None, True, UNREACHABLE, search.nodes)
         closed = witness is not None and lower >= witness.distance * (1 - self.options.tolerance)
-        reason = None if closed else self.fault or growth.failure or UNKNOWN
-        return self._answer(lower, witness, closed, reason, growth.nodes)
+        reason = None if closed else self.fault or search.failure or UNKNOWN
+        return self._answer(lower, witness, closed, reason, search.nodes)
 
     def lost(self, reason: str) -> Exact:
         self.started, self.fault = time.monotonic(), reason
@@ -261,10 +261,10 @@ class _ExactSearch:
             return None
         return Witness(nearest.witness.flatten(), nearest.distance)
 
-    def _growth(self, lower: float, witness: Witness | None) -> Approach:
+    def _search(self, lower: float, witness: Witness | None) -> ExactSearch:
         task = self.task
         task.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
-        return Approach(
+        return ExactSearch(
             task.problem, self.check, self.ends, self.options.tolerance, lower, witness, task.reporter,
             recorded=task.keeper is not None,
         )  # fmt: skip

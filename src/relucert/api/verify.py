@@ -36,10 +36,10 @@ from relucert.verification.attack import BoxAttack
 from relucert.verification.equal_inputs import merge_equal_inputs
 from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
+from relucert.verification.rational_bounds import impossible
 from relucert.verification.search import ATTACK_SHARE, bounded
 from relucert.verification.sources import Sources, is_joint, open_sources, read_query
 from relucert.verification.specification.query import CONTRADICTORY, EMPTY, Query
-from relucert.verification.touching import impossible
 from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"

@@ -14,8 +14,8 @@ from relucert.answers.certificates import UpperBound
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.methods import find_attacks
+from relucert.attacks.objective import AttackObjective
 from relucert.attacks.polish import Polisher
-from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.witness import AdversarialCheck, Witness
 from relucert.common.checks import check_number, check_whole, shown
 from relucert.common.deadline import TimeUp, until
@@ -134,25 +134,25 @@ class Attacker:
             None if witness is None else self.check.by, row,
         )  # fmt: skip
 
-    def pursue(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> Pursuit:
+    def minimise(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> AttackObjective:
         """Runs all attacks on a batch of questions."""
         reporter = Reporter(report)
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
             dtype, box = own_precision(self.network), self.check.inner_box
             centres = self.check.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
             shape = replace(self.options.shape, box=None if box is None else box.cast(dtype))
-            pursuit = Pursuit(self.check.network, centres, inquiry.property(questions), shape, reporter)
+            objective = AttackObjective(self.check.network, centres, inquiry.property(questions), shape, reporter)
             generators = [question.generator(self.options.seed) for question in questions]
             try:
                 with until(ends):
                     for number, run in enumerate(self.attacks, start=1):
                         reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
-                        run(pursuit, self.options.steps, generators)
+                        run(objective, self.options.steps, generators)
             except TimeUp:
-                pursuit.cut_short = True
+                objective.cut_short = True
             except FAULTS as error:
-                pursuit.failure = f"the attack broke down: {in_one_line(error)}"
-        return pursuit
+                objective.failure = f"the attack broke down: {in_one_line(error)}"
+        return objective
 
 
 class _AttackEnd(NamedTuple):
@@ -174,7 +174,7 @@ class _Batch:
         started = time.perf_counter()
         answers = [self.attacker.answer_without_attack(self.inquiry, question) for question in self.questions]
         waiting = [question for question, answer in zip(self.questions, answers, strict=True) if answer is None]
-        pursuit = self._pursue(waiting, ends) if waiting else None
+        objective = self._minimise(waiting, ends) if waiting else None
         shared = (time.perf_counter() - started) / max(1, len(waiting))
         numbers = iter(range(len(waiting)))
         for index, (question, answer) in enumerate(zip(self.questions, answers, strict=True)):
@@ -183,25 +183,25 @@ class _Batch:
                 continue
             begun = time.perf_counter()
             self.report(Progress(image=question.image, stage=POLISH))
-            assert pursuit is not None
-            end = self._settle(question, pursuit, next(numbers), _share(ends, len(answers) - index))
+            assert objective is not None
+            end = self._settle(question, objective, next(numbers), _share(ends, len(answers) - index))
             seconds = shared + time.perf_counter() - begun
             yield self.attacker.answer(self.inquiry, question, end.witness, end.reason, seconds, end.failed)
 
-    def _pursue(self, questions: list[Question], ends: float) -> Pursuit:
+    def _minimise(self, questions: list[Question], ends: float) -> AttackObjective:
         now = time.monotonic()
         deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
         image = questions[0].image if len(questions) == 1 else None
-        return self.attacker.pursue(self.inquiry, questions, deadline, about_image(self.report, image))
+        return self.attacker.minimise(self.inquiry, questions, deadline, about_image(self.report, image))
 
-    def _settle(self, question: Question, pursuit: Pursuit, number: int, ends: float) -> _AttackEnd:
+    def _settle(self, question: Question, objective: AttackObjective, number: int, ends: float) -> _AttackEnd:
         """The witness, re-checked and polished, and a remark."""
         witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
         try:
             with torch.inference_mode():
-                if bool(pursuit.succeeded[number]):
+                if bool(objective.succeeded[number]):
                     with until(max(ends, time.monotonic() + MOMENT)):
-                        witness = self.check.beyond(image, pursuit.points[number], prop)
+                        witness = self.check.beyond(image, objective.points[number], prop)
                 if witness is not None and self.options.polish and self.check.exact.rectifiers_only:
                     polisher = Polisher(self.check, image, prop, witness, ends)
                     try:
@@ -212,9 +212,9 @@ class _Batch:
             return _AttackEnd(None, NO_TIME)
         except FAULTS as error:
             return _AttackEnd(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
-        if pursuit.failure is not None:
-            return _AttackEnd(witness, pursuit.failure, failed=True)
-        late = pursuit.cut_short or (self.options.polish and time.monotonic() > ends)
+        if objective.failure is not None:
+            return _AttackEnd(witness, objective.failure, failed=True)
+        late = objective.cut_short or (self.options.polish and time.monotonic() > ends)
         if witness is None:
             return _AttackEnd(None, NO_TIME if late else NOTHING)
         return _AttackEnd(witness, CUT_SHORT if late else None)

@@ -9,14 +9,16 @@ import torch
 
 from relucert.arithmetic.norm import Norm
 from relucert.attacks.minimum_norm import decoupled_direction, fast_minimum_norm, scattered_minimum_norm
+from relucert.attacks.objective import AttackObjective
 from relucert.attacks.penalised import carlini_wagner_l2, carlini_wagner_linf, elastic_net
-from relucert.attacks.pursuit import Pursuit
 from relucert.attacks.radius_search import projected_gradient
 from relucert.common import names
 from relucert.common.names import AttackName
 from relucert.errors import InputError
 
-Attack = Callable[[Pursuit, int, list[torch.Generator]], None]  # with a number of steps, and a generator per image
+Attack = Callable[
+    [AttackObjective, int, list[torch.Generator]], None
+]  # with a number of steps, and a generator per image
 
 L1, L2, LINF, ANY = Norm(1.0), Norm(2.0), Norm(math.inf), None
 ATTACKS: dict[AttackName, dict[Norm | None, tuple[Attack, ...]]] = {

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.norm import Norm
-from relucert.attacks.pursuit import Pursuit, annealed
+from relucert.attacks.objective import AttackObjective, annealed
 from relucert.bounding.adam import Adam
 
 SHRINK = 0.97  # factor of Carlini and Wagner's threshold for p = infinity after each success
@@ -25,46 +25,46 @@ Round = Callable[["_Scaled", Tensor, int], None]
 
 
 class _Scaled:
-    """A pursuit with offsets in units of the first-order distance, and margins in units of their steepness."""
+    """An objective with offsets in units of the first-order distance, and margins in units of their steepness."""
 
-    def __init__(self, pursuit: Pursuit) -> None:
-        self.pursuit = pursuit
-        start = pursuit.slope(pursuit.centres)
+    def __init__(self, objective: AttackObjective) -> None:
+        self.objective = objective
+        start = objective.slope(objective.centres)
         l2 = Norm(2.0)
-        self.length = pursuit.first_order(start, l2)[:, None].clamp(min=1e-12)
+        self.length = objective.first_order(start, l2)[:, None].clamp(min=1e-12)
         self.steepness = l2.dual_length(start.gradients, 1)[:, None].clamp(min=1e-12)
 
     def push(self, offsets: Tensor) -> Tensor:
         """The gradient of max(margin, 0) at scaled offsets."""
-        pursuit = self.pursuit
-        slope = pursuit.slope(pursuit.clip(pursuit.centres + offsets * self.length))
+        objective = self.objective
+        slope = objective.slope(objective.clip(objective.centres + offsets * self.length))
         return slope.gradients / self.steepness * (slope.margins >= 0)[:, None]
 
     def clip(self, offsets: Tensor) -> Tensor:
-        pursuit = self.pursuit
-        return (pursuit.clip(pursuit.centres + offsets * self.length) - pursuit.centres) / self.length
+        objective = self.objective
+        return (objective.clip(objective.centres + offsets * self.length) - objective.centres) / self.length
 
 
-def carlini_wagner_l2(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    _search_weights(pursuit, steps, _squared_round, first=2.0, rounds=6)
+def carlini_wagner_l2(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(objective, steps, _squared_round, first=2.0, rounds=6)
 
 
-def carlini_wagner_linf(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    _search_weights(pursuit, steps, _threshold_round, first=math.sqrt(pursuit.centres.shape[1]), rounds=2)
+def carlini_wagner_linf(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(objective, steps, _threshold_round, first=math.sqrt(objective.centres.shape[1]), rounds=2)
 
 
-def elastic_net(pursuit: Pursuit, steps: int, generators: list[torch.Generator]) -> None:
-    _search_weights(pursuit, steps, _shrinking_round, first=40.0, rounds=6)
+def elastic_net(objective: AttackObjective, steps: int, generators: list[torch.Generator]) -> None:
+    _search_weights(objective, steps, _shrinking_round, first=40.0, rounds=6)
 
 
-def _search_weights(pursuit: Pursuit, steps: int, play: Round, first: float, rounds: int) -> None:
-    scaled = _Scaled(pursuit)
+def _search_weights(objective: AttackObjective, steps: int, play: Round, first: float, rounds: int) -> None:
+    scaled = _Scaled(objective)
     weights = torch.full_like(scaled.length, first)
     low, high = torch.zeros_like(weights), torch.full_like(weights, torch.inf)
     for _ in range(min(rounds, steps)):
-        with pursuit.afresh():
+        with objective.afresh():
             play(scaled, weights, max(1, steps // rounds))
-            succeeded = pursuit.succeeded[:, None]
+            succeeded = objective.succeeded[:, None]
         high, low = torch.where(succeeded, weights, high), torch.where(succeeded, low, weights)
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 
@@ -76,7 +76,7 @@ def _rate(distance: float, steps: int, offsets: Tensor) -> float:
 
 def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = 2: Adam on the squared distance."""
-    offsets = torch.zeros_like(scaled.pursuit.centres)
+    offsets = torch.zeros_like(scaled.objective.centres)
     adam, rate = Adam([offsets], DECAY, 1e-12), _rate(16, steps, offsets)
     for step in range(steps):
         gradients = 2 * offsets + weights * scaled.push(offsets)
@@ -85,13 +85,13 @@ def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
 
 def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = infinity: only what exceeds a threshold costs, and success lowers the threshold."""
-    pursuit = scaled.pursuit
-    offsets = torch.zeros_like(pursuit.centres)
+    objective = scaled.objective
+    offsets = torch.zeros_like(objective.centres)
     adam, rate = Adam([offsets], DECAY, 1e-12), _rate(24, steps, offsets)
     threshold = torch.full_like(weights, torch.inf)
     for step in range(steps):
         push = scaled.push(offsets)
-        reached = (pursuit.distances[:, None] / scaled.length).clamp(max=1e6)
+        reached = (objective.distances[:, None] / scaled.length).clamp(max=1e6)
         threshold = torch.where(push.abs().amax(1, keepdim=True) == 0, SHRINK * reached, threshold)
         gradients = offsets.sign() * (offsets.abs() > threshold) + weights * push
         offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam.directions([gradients])[0])
@@ -99,7 +99,7 @@ def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
 
 def _shrinking_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """EAD: accelerated proximal steps (FISTA), which shrink every offset towards zero."""
-    offsets = ahead = torch.zeros_like(scaled.pursuit.centres)
+    offsets = ahead = torch.zeros_like(scaled.objective.centres)
     for step in range(steps):
         rate = 0.02 * math.sqrt(1 - step / steps)
         moved = ahead - rate * (2 * ahead + weights * scaled.push(ahead))

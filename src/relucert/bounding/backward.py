@@ -17,9 +17,9 @@ from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation, Relaxer
-from relucert.bounding.thinned import Thinned
 from relucert.common.slicing import SLICE_BYTES
 from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
 
@@ -116,7 +116,7 @@ def backward(
     needed = network.ancestors(wanted)
     values = sorted(set(network.preactivations) & needed | set(wanted))
     bounds: Bounds = {}
-    part = Thinned(network, region, relaxer, arithmetic)
+    part = ReducedPath(network, region, relaxer, arithmetic)
     for value in values:
         bounds[value] = enclose(part.path, value, None if known is None else known[value])
         part.add(value, bounds[value], cut=value != values[-1])

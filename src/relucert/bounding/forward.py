@@ -95,7 +95,7 @@ def forward(
     """
     if not relaxer.parallel:
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
-    return carry(network, region, arithmetic, wanted, _Plain(network, relaxer, arithmetic))
+    return propagate_zonotope(network, region, arithmetic, wanted, _Plain(network, relaxer, arithmetic))
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _Plain:
         return self.relaxer(self.network.activations[value], bounds, self.arithmetic)
 
 
-def carry(
+def propagate_zonotope(
     network: Network, region: Region, arithmetic: Arithmetic, wanted: tuple[int, ...], driver: Driver,
     whole: bool = False,
 ) -> Bounds:  # fmt: skip

@@ -9,10 +9,10 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import enclose
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, TracedBounds, propagate
+from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.bounding.signs import bound_signs
-from relucert.bounding.thinned import Thinned
 from relucert.network import Network
 
 
@@ -28,7 +28,7 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
 def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> TracedBounds:
     """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
     bounds, tight = Bounds(), dict[int, Tensor]()
-    part = Thinned(network, region, relaxer, arithmetic)
+    part = ReducedPath(network, region, relaxer, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if network.activation_depths[value]:

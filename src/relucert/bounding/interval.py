@@ -16,7 +16,7 @@ from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network, Shape
 
 if TYPE_CHECKING:
-    from relucert.bounding.thinned import Thinned
+    from relucert.bounding.reduced_path import ReducedPath
 
 
 class Interval(NamedTuple):
@@ -83,7 +83,7 @@ class TracedBounds(Bounds):
         part: The network and reference path that they were found on, where margins may go on from there.
     """
 
-    def __init__(self, bounds: Bounds, tight: dict[int, Tensor], part: Thinned | None = None) -> None:
+    def __init__(self, bounds: Bounds, tight: dict[int, Tensor], part: ReducedPath | None = None) -> None:
         super().__init__(bounds)
         self.tight, self.part = tight, part
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.bounding.ascent import Slopes
-from relucert.bounding.thinned import Thinned
+from relucert.bounding.reduced_path import ReducedPath
 
 NEAR = 0.05  # relative distance of a radius whose slopes need only a few more steps
 NEARLY_ALL = 0.9  # of the rows
@@ -35,7 +35,7 @@ class SlopeMemory:
     def __init__(self) -> None:
         self._points: dict[bytes, dict[Hashable, _Rows]] = {}
 
-    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, part: Thinned) -> Recall:
+    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, part: ReducedPath) -> Recall:
         """Looks up some rows of every batch member.
 
         Args:
@@ -64,7 +64,7 @@ class Recall:
     entries: list[_Rows]
     radius: Tensor
     rows: Tensor
-    part: Thinned
+    part: ReducedPath
     room: int
 
     @property

@@ -20,12 +20,12 @@ from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.bounding.backward import backward
-from relucert.bounding.forward import Zonotope, carry, forward
+from relucert.bounding.forward import Zonotope, forward, propagate_zonotope
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import FAST_LIN, Relaxation
 from relucert.network import INPUT, Network, Relu, Rows
-from relucert.network.batching import COSY, coefficient_bytes
+from relucert.network.batching import EFFICIENT_BYTES, coefficient_bytes
 
 CHUNK_BYTES = 2**22  # of coefficients on the input, for the regions that are looked at together
 LEAST_UNIT = 2.0**-20  # of symbols
@@ -42,12 +42,12 @@ def nested_bounds(network: Network, region: Region, radii: Tensor, arithmetic: A
     count, regions = radii.shape
     if regions == 1:
         return hidden_bounds(network, region, FAST_LIN, arithmetic)
-    if count * regions * coefficient_bytes(network) <= COSY:
+    if count * regions * coefficient_bytes(network) <= EFFICIENT_BYTES:
         return _at_once(network, region, radii, arithmetic)
     if not network.suits_forward or not network.rectifiers_only:
         return _one_by_one(network, region, radii, arithmetic)
     nest = _Nest(network, region, radii, arithmetic)
-    carry(network, region, arithmetic, network.preactivations, nest, whole=True)
+    propagate_zonotope(network, region, arithmetic, network.preactivations, nest, whole=True)
     return {value: interval.map(lambda ends: ends.flatten(1)) for value, interval in nest.bounds.items()}
 
 

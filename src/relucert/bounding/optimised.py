@@ -23,9 +23,9 @@ from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
+from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
-from relucert.bounding.thinned import Thinned
 from relucert.common.progress import Report, silent
 from relucert.network import Activation, LinearForms, Network
 
@@ -93,12 +93,12 @@ def optimised_margins(
         if not any(_relaxed(network, value, interval) for value, interval in hidden.items()):
             return _best(found, region, Property(rows, offsets), hidden, recorder)
         ascent = _ascent_problem(network, region)
-        proof = Thinned(network, region, CROWN, arithmetic, upper=True)
+        proof = ReducedPath(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
             ascent.add(value, interval.cast(ascent.path.arithmetic.dtype))
             proof.add(value, interval)
 
-        def bounded(part: Thinned) -> Duals:
+        def bounded(part: ReducedPath) -> Duals:
             cast, added = (table.to(part.path.arithmetic.dtype) for table in (rows, offsets))
             return lambda duals: bound_forms(part.path, network.output, cast, duals=duals, offsets=added)
 
@@ -134,7 +134,7 @@ class _Layers:
         self.network, self.region, self.arithmetic = network, region, arithmetic
         self.memory, self.effort, self.ends = memory, effort, ends
         self.ascent = _ascent_problem(network, region)
-        self.proof = Thinned(network, region, CROWN, arithmetic, upper=True)
+        self.proof = ReducedPath(network, region, CROWN, arithmetic, upper=True)
 
     def run(self, known: Bounds) -> Bounds:
         bounds = self.bounds
@@ -168,7 +168,7 @@ class _Layers:
     def _row_bounds(self, value: int, neurons: Tensor, sign: int) -> Tensor:
         """Lower bounds of neurons, or with the sign -1 of their negatives: (batch, count)."""
 
-        def bounded(part: Thinned) -> Duals:
+        def bounded(part: ReducedPath) -> Duals:
             return lambda duals: bound_neurons(part.path, value, neurons, sign=sign, duals=duals)
 
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
@@ -194,12 +194,12 @@ def _shares(form: LinearForms, slopes: Tensor, activation: Activation, interval:
     return ((slopes - form.local(least)) / torch.where(width > 0, width, 1)).nan_to_num(0.5).clamp(0, 1)
 
 
-def _ascent_problem(network: Network, region: Region) -> Thinned:
+def _ascent_problem(network: Network, region: Region) -> ReducedPath:
     """The network and region that the ascent runs on: in float32 where the network's numbers allow it."""
     single = network.cast(torch.float32)
     arithmetic = FLOAT if single.finite else DOUBLE
     cast = single if arithmetic is FLOAT else network.cast(torch.float64)
-    return Thinned(cast, region.cast(arithmetic.dtype), CROWN, arithmetic, upper=True)
+    return ReducedPath(cast, region.cast(arithmetic.dtype), CROWN, arithmetic, upper=True)
 
 
 def _part(report: Report, part: str) -> Report:

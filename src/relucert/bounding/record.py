@@ -14,9 +14,9 @@ from relucert.arithmetic.property import Property, QuestionKey, question_key
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
+from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import RELAXERS, Relaxer
-from relucert.bounding.thinned import Thinned
 from relucert.network import Activation, LinearForms, Network, Relu
 
 MULTIPLIER_BITS = 24  # of the largest one of a leaf, which float32 has
@@ -87,7 +87,7 @@ def join_leaves(parts: Sequence[Leaves]) -> Leaves:
     return Leaves(parts[0].neurons, *(torch.cat(column) for column in columns))
 
 
-class Sides(NamedTuple):
+class NeuronBounds(NamedTuple):
     """Lower bounds of neurons of a pre-activation, (count,), times signs, (count,); the leaves' forms are these."""
 
     neurons: Tensor
@@ -108,7 +108,7 @@ class Record:
     """
 
     rules: Sequence[RuleName]
-    hidden: dict[int, list[Sides]] = field(default_factory=dict)
+    hidden: dict[int, list[NeuronBounds]] = field(default_factory=dict)
     rows: Leaves | None = None
     ranges: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
@@ -147,7 +147,7 @@ class Recorder:
         for member, record in enumerate(self._begun[1]):
             leaves = self._leaves(member, slopes, bounds, len(neurons))
             signs = torch.full((len(neurons),), sign, dtype=torch.int8)
-            record.hidden.setdefault(value, []).append(Sides(neurons, signs, leaves))
+            record.hidden.setdefault(value, []).append(NeuronBounds(neurons, signs, leaves))
 
     def finish(self, region: Region, prop: Property, slopes: Tables, bounds: Bounds, margins: Tensor) -> None:
         """A property's rows, with bounds (batch, rows) above 0 where they are proven."""
@@ -213,7 +213,7 @@ def recording(recorder: Recorder | None, arithmetic: Arithmetic) -> Recorder | N
     return recorder if arithmetic.recorded else None
 
 
-def dense(part: Thinned, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
+def dense(part: ReducedPath, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
     """Slopes laid out like forms on a network that lost neurons, one for every neuron that the network had."""
     tables = {}
     for relu, table in slopes.items():

@@ -20,7 +20,7 @@ from relucert.branch_and_bound.subtrees import Ended
 from relucert.network.twins import paired_activations
 from relucert.query.problem import Problem
 
-CROWD = 512  # boxes at once
+LARGEST_BATCH = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
@@ -101,8 +101,8 @@ class BoxVisitor:
         self.widths = torch.where(moves(*self.box), self.box.high - self.box.low, 0)
 
     @property
-    def crowd(self) -> int:
-        return CROWD
+    def batch_size(self) -> int:
+        return LARGEST_BATCH
 
     def root(self) -> Boxes:
         """The whole region."""
@@ -112,10 +112,10 @@ class BoxVisitor:
     def recorded(self) -> CutTree | None:
         return self.record
 
-    def adopt(self, boxes: Boxes, recorded: CutTree | None) -> Boxes:
+    def merge_record(self, boxes: Boxes, recorded: CutTree | None) -> Boxes:
         if self.record is None or recorded is None:
             return boxes
-        return replace(boxes, names=self.record.adopt(recorded, boxes.names))
+        return replace(boxes, names=self.record.merge_record(recorded, boxes.names))
 
     def visit(self, boxes: Boxes) -> Boxes:
         """Bounds boxes; returns those that are still open, cut in two."""

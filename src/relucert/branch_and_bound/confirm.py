@@ -42,8 +42,8 @@ def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.i
     ends: By the monotonic clock, when no further node is bounded; the bounds of all others are -inf.
     """
     least = torch.full((len(nodes.rows),), -torch.inf, dtype=torch.float64)
-    for first in range(0, len(nodes.rows), stages.crowd):
-        some = slice(first, first + stages.crowd)
+    for first in range(0, len(nodes.rows), stages.batch_size):
+        some = slice(first, first + stages.batch_size)
         started = time.monotonic()
         if started > ends:
             break

@@ -41,7 +41,7 @@ class CutTree:
         self.boxes += 2 * count
         return fresh
 
-    def adopt(self, part: CutTree, names: Tensor) -> Tensor:
+    def merge_record(self, part: CutTree, names: Tensor) -> Tensor:
         """Takes over the record of a worker; returns names of boxes, (count,), that it gave, as they are here."""
         shift = self.boxes - ELSEWHERE
 

@@ -31,8 +31,8 @@ from relucert.query.problem import Problem
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
 ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of nodes, and where nothing is left to split
 REBOUND = 32  # neurons of a node that are bounded anew
-CROWD = 128  # nodes at once, at most
-CROWD_NUMBERS = 2**18  # neurons of all nodes at once
+LARGEST_BATCH = 128  # nodes at once, at most
+BATCH_NUMBERS = 2**18  # neurons of all nodes at once
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 
 
@@ -117,13 +117,13 @@ class IntervalVisitor:
         self.network = self.problem.exact
 
     @property
-    def crowd(self) -> int:
-        return max(1, min(CROWD, CROWD_NUMBERS // max(1, self.ascent.layout.neurons)))
+    def batch_size(self) -> int:
+        return max(1, min(LARGEST_BATCH, BATCH_NUMBERS // max(1, self.ascent.layout.neurons)))
 
     def recorded(self) -> None:
         """Nothing: no proof file holds splits of intervals."""
 
-    def adopt(self, nodes: Nodes, recorded: None) -> Nodes:
+    def merge_record(self, nodes: Nodes, recorded: None) -> Nodes:
         return nodes
 
     def visit(self, nodes: Nodes) -> Nodes:

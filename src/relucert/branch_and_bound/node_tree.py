@@ -81,8 +81,8 @@ class NodeVisitor:
     closed: list[Nodes] = field(default_factory=list)
 
     @property
-    def crowd(self) -> int:
-        return self.tree.stages.crowd
+    def batch_size(self) -> int:
+        return self.tree.stages.batch_size
 
     def roots(self) -> tuple[Nodes, Tensor]:
         """The root nodes of all rows after a long ascent, and which of them are proven, (rows,)."""
@@ -107,7 +107,7 @@ class NodeVisitor:
     def recorded(self) -> list[Nodes]:
         return self.closed
 
-    def adopt(self, nodes: Nodes, recorded: list[Nodes] | None) -> Nodes:
+    def merge_record(self, nodes: Nodes, recorded: list[Nodes] | None) -> Nodes:
         self.closed += recorded or []
         return nodes
 

@@ -137,7 +137,7 @@ class Refinement:
         roots = self.dual_ascent.roots()
         results = [
             self.dual_ascent.run(roots.pick(some), HIDDEN_STEPS, self.ends, HIDDEN_RATE)
-            for some in torch.arange(len(self.neurons)).split(self.stages.crowd)
+            for some in torch.arange(len(self.neurons)).split(self.stages.batch_size)
         ]
         self.leaves = _Leaves(results)
         history = [self._missing()]
@@ -174,7 +174,7 @@ class Refinement:
         worst = worst[leaves.score[worst] > 0] if self.dual_ascent.unstable_count else worst[:0]
         if not len(worst):
             return False
-        for some in worst.split(max(1, self.stages.crowd // 2)):
+        for some in worst.split(max(1, self.stages.batch_size // 2)):
             if time.monotonic() > self.ends:
                 break
             halves = leaves.nodes().pick(some).split(leaves.best[some])

@@ -55,7 +55,7 @@ def rooted(
 def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> Interval:
     """The interval, improved by optimised slopes for either bound of every unstable neuron (alpha-CROWN)."""
     neurons, signs = both_bounds(interval.unstable[0].nonzero().flatten())
-    for some, sign in zip(neurons.split(stages.crowd), signs.split(stages.crowd), strict=True):
+    for some, sign in zip(neurons.split(stages.batch_size), signs.split(stages.batch_size), strict=True):
         if time.monotonic() > ends:
             break
         dual_ascent = DualAscent(stages, stages.maps(value, some).pick(torch.arange(len(some)), sign))

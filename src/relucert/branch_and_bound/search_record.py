@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Interval
-from relucert.bounding.record import Leaves, Record, Sides, join_leaves, rules_of
+from relucert.bounding.record import Leaves, NeuronBounds, Record, join_leaves, rules_of
 from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
 from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.refine import improved
@@ -25,7 +25,7 @@ CHEAP_RULES = ("fast-lin", "crown")  # that bound all neurons before any search
 class _Offer(NamedTuple):
     """Trees for lower or upper bounds of neurons, and the bound that each of them proves, (count,)."""
 
-    trees: Sides
+    trees: NeuronBounds
     bounds: Tensor
 
 
@@ -37,7 +37,7 @@ class SearchRecord:
     """The trees that a search has proven so far from its present root."""
 
     network: Network
-    _kept: dict[int, Sides] = field(default_factory=dict)
+    _kept: dict[int, NeuronBounds] = field(default_factory=dict)
     _offers: dict[int, list[_Offer]] = field(default_factory=dict)
     _rows: list[Leaves] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class SearchRecord:
 
     def offer(self, stages: Stages, value: int, neurons: Tensor, signs: Tensor, nodes: Nodes, least: Tensor) -> None:
         """Takes the trees of neurons times signs, (count,), as leaves, and the least bound of each tree."""
-        trees = Sides(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
+        trees = NeuronBounds(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
         self._offers[value].append(_Offer(trees, least.nan_to_num(-torch.inf)))
 
     def settle(self, value: int, ruled: Interval, interval: Interval) -> None:
@@ -96,7 +96,7 @@ class SearchRecord:
             forms = numbers[offer.trees.leaves.forms]
             leaves.append(offer.trees.leaves.pick(forms >= 0)._replace(forms=forms[forms >= 0]))
         neurons, signs = torch.tensor([neuron_and_sign for neuron_and_sign, _ in best]).T
-        self._kept[value] = Sides(neurons, signs.to(torch.int8), join_leaves(leaves))
+        self._kept[value] = NeuronBounds(neurons, signs.to(torch.int8), join_leaves(leaves))
 
     def close(self, stages: Stages, rows: Tensor, nodes: Nodes) -> None:
         """Records proven leaves of the property's rows, (count,)."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 2**27  # of all matrices together
 CHUNK_NUMBERS = 2**22  # of forms that are pulled back at once
 MOST_PRODUCTS = 2**32  # in one pass of a batch of nodes through all matrices: under a second
-CROWD = 256  # nodes at once, at most
+LARGEST_BATCH = 256  # nodes at once, at most
 SAMPLED = 4  # neurons of a layer, or a few more, whose rows are counted
 
 
@@ -154,9 +154,9 @@ class Stages:
         return RIGOROUS if self.record is None else RECORDED
 
     @property
-    def crowd(self) -> int:
+    def batch_size(self) -> int:
         """How many nodes are bounded at once: fewer where the matrices are so large that time could not be kept."""
-        return max(1, min(CROWD, MOST_PRODUCTS // max(1, self._numbers)))
+        return max(1, min(LARGEST_BATCH, MOST_PRODUCTS // max(1, self._numbers)))
 
     @property
     def unstable_count(self) -> int:

@@ -26,7 +26,7 @@ from relucert.query.problem import Problem
 SLICE = 2.0  # seconds that a worker searches before what is left is shared out anew
 FIRST_SLICE = 0.25  # while there are few nodes
 LOST = "nodes that workers had were not returned"
-CROWDS = 4  # times the nodes that are visited at once go to one worker, at most
+BATCHES = 4  # times the nodes that are visited at once go to one worker, at most
 
 
 class Ended(Exception):  # noqa: N818
@@ -41,12 +41,12 @@ class Visitor(Protocol[BatchType]):
     """Bounds nodes of one tree.
 
     Attributes:
-        crowd: How many nodes are visited at once.
+        batch_size: How many nodes are visited at once.
         nodes: How many nodes were visited.
     """
 
     @property
-    def crowd(self) -> int: ...
+    def batch_size(self) -> int: ...
 
     nodes: int
 
@@ -56,7 +56,7 @@ class Visitor(Protocol[BatchType]):
     def recorded(self) -> Any:
         """What proves the nodes that were closed, where a record is kept; it can be pickled."""
 
-    def adopt(self, nodes: BatchType, recorded: Any) -> BatchType:
+    def merge_record(self, nodes: BatchType, recorded: Any) -> BatchType:
         """Takes over what another visitor recorded; returns the nodes that it left open, as this one knows them."""
 
 
@@ -152,7 +152,7 @@ class SubtreeWork(Generic[BatchType]):
 
 def visit_newest(visitor: Visitor[BatchType], waiting: Pool[BatchType]) -> None:
     """Visits the newest nodes of a pool; where the visit breaks off, they are in the pool again."""
-    nodes = waiting.take(visitor.crowd)
+    nodes = waiting.take(visitor.batch_size)
     try:
         left = visitor.visit(nodes)
     except BaseException:
@@ -199,7 +199,7 @@ class TreeSearch(Generic[BatchType]):
         return True
 
     def _together(self, team: Team, waiting: Pool[BatchType], stop: float) -> None:
-        shares = _Shares(waiting, team.size, self.visitor.crowd, stop, self.ends)
+        shares = _Shares(waiting, team.size, self.visitor.batch_size, stop, self.ends)
         with closing(team.run(SubtreeWork(self.tree), shares)) as work:
             for came in work:
                 for share, result in came:
@@ -210,7 +210,7 @@ class TreeSearch(Generic[BatchType]):
             raise Ended(LOST)
 
     def _take(self, result: ShareResult[BatchType], waiting: Pool[BatchType], shares: _Shares[BatchType]) -> None:
-        waiting.add(self.visitor.adopt(result.open, result.recorded))
+        waiting.add(self.visitor.merge_record(result.open, result.recorded))
         self.visitor.nodes += result.visited
         for point in result.points:
             if self.violates(point):
@@ -228,8 +228,8 @@ class _Shares(Generic[BatchType]):
         stops: Whether points end the search of a share; not once one was refused, since it would be found again.
     """
 
-    def __init__(self, waiting: Pool[BatchType], workers: int, crowd: int, stop: float, ends: float) -> None:
-        self.waiting, self.workers, self.crowd, self.stop, self.ends = waiting, workers, crowd, stop, ends
+    def __init__(self, waiting: Pool[BatchType], workers: int, batch_size: int, stop: float, ends: float) -> None:
+        self.waiting, self.workers, self.batch_size, self.stop, self.ends = waiting, workers, batch_size, stop, ends
         self.away, self.stops = 0, True
 
     def __iter__(self) -> Iterator[tuple[Share[BatchType]]]:
@@ -240,8 +240,8 @@ class _Shares(Generic[BatchType]):
         if now >= self.stop or not self.waiting.size:
             raise StopIteration
         open_nodes = self.waiting.size + self.away
-        few = open_nodes < self.workers * self.crowd
-        nodes = self.waiting.take(max(1, min(CROWDS * self.crowd, -(-open_nodes // self.workers))))
+        few = open_nodes < self.workers * self.batch_size
+        nodes = self.waiting.take(max(1, min(BATCHES * self.batch_size, -(-open_nodes // self.workers))))
         self.away += nodes.size
         seconds = min(FIRST_SLICE if few else SLICE, self.stop - now)
         return (Share(nodes, seconds, self.ends - now, self.stops),)

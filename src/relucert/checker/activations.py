@@ -24,7 +24,7 @@ class _SShaped(SmoothFunction):
 
     curvatures = (1, -1)
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [arb(0)]
 
 
@@ -109,7 +109,7 @@ class Elu(SmoothFunction):
             return torch.where(x < 0, self.alpha * x.exp(), 1.0)
         return self.alpha * x.exp()
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [arb(0)]
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
@@ -128,7 +128,7 @@ class Silu(_Gated):
     def slope(self, x: Any) -> Any:
         return 1 / (1 + (-x).exp()) + x / ((-x).exp() + 2 + x.exp())
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [_near("-2.39935728051546766783"), _near("2.39935728051546766783")]
 
 
@@ -143,7 +143,7 @@ class Gelu(_Gated):
         density = (-x * x / 2).exp() / _like(x, (2 * arb.pi()).sqrt())
         return (-x / _like(x, arb(2).sqrt())).erfc() / 2 + x * density
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [-arb(2).sqrt(), arb(2).sqrt()]
 
 
@@ -163,7 +163,7 @@ class GeluTanh(_Gated):
     def _argument(self, x: Any) -> Any:
         return x * _like(x, _tanh_factor()) * (1 + _like(x, _tanh_cube()) * (x * x))
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [_near("-1.41850400879082825"), _near("1.41850400879082825")]
 
 
@@ -183,7 +183,7 @@ class Mish(_Gated):
         rise = 1 + x.exp()
         return (rise - 1) * (rise + 1) / (1 + rise * rise) if isinstance(x, arb) else 1 - 2 / (1 + rise * rise)
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [_near("-2.2563763963607929"), _near("1.4905711794854285")]
 
 
@@ -192,7 +192,7 @@ class HardSwish(_Gated):
     """0, then a parabola, then x itself."""
 
     curvatures = (1, 1, 1)
-    room = 8  # it is a sixth of a product of up to 6 |x|
+    overflow_factor = 8  # it is a sixth of a product of up to 6 |x|
 
     def value(self, x: arb) -> arb:
         return x * (x + 3) / 6
@@ -202,11 +202,11 @@ class HardSwish(_Gated):
             return torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (2 * x + 3) / 6))
         return (2 * x + 3) / 6
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [arb(-3), arb(3)]
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
-        first, second = self.cuts()
+        first, second = self.breakpoints()
         return (
             SmoothPiece(None, first, 1, _zero, _zero),
             SmoothPiece(first, second, 1, self.value, self.slope),
@@ -228,7 +228,7 @@ class Power(SmoothFunction):
     def slope(self, x: Any) -> Any:
         return self.exponent * x ** (self.exponent - 1)
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         return [arb(0)] if self.exponent % 2 else []
 
     def scale(self, low: arb, high: arb) -> None:

@@ -6,8 +6,8 @@ from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.certificate_feasible import Feasibility
 from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.certificate_margin import Margin
-from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.entries import Rejected
+from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import Rule, by_rule
 from relucert.network import Network
@@ -20,15 +20,15 @@ def check_certificates(network: Network, proof: CertificateProof) -> None:
     for number, entry in enumerate(proof.row_proofs):
         if entry is None and not linear[number] > 0:
             raise Rejected(f"by CROWN's lines, row {number} is not proven to be positive")
-    scene = CertificateScene.of(proof, bounded, IntervalCheck(proof, bounded))
-    feasibility = Feasibility(scene)
+    linearised = CheckedNetwork.of(proof, bounded, IntervalCheck(proof, bounded))
+    feasibility = Feasibility(linearised)
     for certificate in proof.certificates:
         feasibility.check_sizes(certificate)
     for number, entry in enumerate(proof.row_proofs):
         if entry is None:
             continue
         certificate = proof.certificates[entry.certificate]
-        margin = Margin(scene, certificate, feasibility.input_weights(certificate), entry)
+        margin = Margin(linearised, certificate, feasibility.input_weights(certificate), entry)
         if not margin.least(proof.rows[number], proof.offsets[number]) > 0:
             raise Rejected(f"the certificate of row {number} does not prove that it is positive")
     for certificate in proof.certificates:  # last, as it takes longest

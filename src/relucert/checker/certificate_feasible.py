@@ -12,12 +12,12 @@ from flint import fmpq
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relucert.checker.ball_scene import Numbers, fraction
+from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.certificate_document import CertificateEntry, NormEntry
 from relucert.checker.certificate_rows import RoundedRows, RowMaker, spatial
-from relucert.checker.certificate_scene import INPUT, THE_INPUT, CertificateScene
 from relucert.checker.contraction import BITS, UP, Matrix, is_contraction
 from relucert.checker.entries import Rejected, require
+from relucert.checker.linearised_network import INPUT, THE_INPUT, CheckedNetwork
 
 ZERO = fmpq(0)
 DENSE = 0.2  # share of coefficients that are not 0, from which a matrix is a dense one
@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 class Feasibility:
     """The check of a proof's certificates, which have the rows of the network in common."""
 
-    scene: CertificateScene
+    linearised: CheckedNetwork
     maker: RowMaker = field(init=False)
 
     def __post_init__(self) -> None:
-        self.maker = RowMaker(self.scene)
+        self.maker = RowMaker(self.linearised)
         self._kept: dict[int, list[dict[int, RoundedRows]]] = {}
 
     def check(self, entry: CertificateEntry) -> None:
@@ -46,28 +46,28 @@ class Feasibility:
 
     def input_weights(self, entry: CertificateEntry) -> Numbers:
         """The weights of all inputs, 0 for those that stay."""
-        radii = self.scene.region.radii
+        radii = self.linearised.region.radii
         weights = entry.inputs * len(radii) if len(entry.inputs) == 1 else entry.inputs
         return [fraction(weight) if radius > 0 else ZERO for weight, radius in zip(weights, radii, strict=True)]
 
     def check_sizes(self, entry: CertificateEntry) -> None:
         """Raises Rejected unless a certificate has one weight for each neuron and input."""
-        counts = {value: len(neurons) for value, neurons in self.scene.neurons.items()}
-        followed = {value: count if self.scene.neurons[value].followed else 0 for value, count in counts.items()}
+        counts = {value: len(neurons) for value, neurons in self.linearised.neurons.items()}
+        followed = {value: count if self.linearised.neurons[value].followed else 0 for value, count in counts.items()}
         check_counts("weights of deviations", entry.deviations, counts)
         check_counts("weights of errors", entry.errors, followed)
-        fits = len(entry.inputs) in (1, len(self.scene.region.radii))
+        fits = len(entry.inputs) in (1, len(self.linearised.region.radii))
         require(fits, "a certificate has neither one weight for all inputs nor one for each")
 
     def _check_joint(self, entry: CertificateEntry) -> None:
         """`I - B B'` is semidefinite with `B = P^(1/2) A D^(-1/2)`."""
-        columns = {THE_INPUT: _quotients(self.scene.region.radii, self.input_weights(entry))}
-        for value, neurons in self.scene.neurons.items():
+        columns = {THE_INPUT: _quotients(self.linearised.region.radii, self.input_weights(entry))}
+        for value, neurons in self.linearised.neurons.items():
             if neurons.followed:
                 weights = [fraction(number) for number in entry.errors.get(value, [])]
                 columns[value] = _quotients([fmpq(1)] * len(weights), weights)
         matrix = ScaledRows()
-        for value in self.scene.neurons:
+        for value in self.linearised.neurons:
             roots = _roots([fraction(number) for number in entry.deviations.get(value, [])], fmpq(1))
             done = 0
             for rows in self._joint_rows(value):
@@ -83,30 +83,30 @@ class Feasibility:
         they are kept for the next certificate unless they are too many."""
         if value in self._kept:
             return self._kept[value]
-        rows = (self._cut(maps) for maps in self.maker.through(value, self.scene.neurons[value].index))
-        count = sum(map(len, self.scene.neurons.values()))
-        if count * (count + len(self.scene.region.radii)) > MOST_KEPT:
+        rows = (self._cut(maps) for maps in self.maker.through(value, self.linearised.neurons[value].index))
+        count = sum(map(len, self.linearised.neurons.values()))
+        if count * (count + len(self.linearised.region.radii)) > MOST_KEPT:
             return rows
         self._kept[value] = list(rows)
         return self._kept[value]
 
     def _cut(self, maps: dict[int, RoundedRows]) -> dict[int, RoundedRows]:
         return {
-            source: rows if source == THE_INPUT else rows.at(self.scene.neurons[source].index)
+            source: rows if source == THE_INPUT else rows.at(self.linearised.neurons[source].index)
             for source, rows in maps.items()
         }
 
     def _check_composed(self, entry: CertificateEntry, norms: dict[tuple[int, int], NormEntry]) -> None:
         """Goes from the last layer to the first: the squared deviations of a layer are bounded by those of its sources,
         whose weights this raises by the squared norm of the map over the source's share."""
-        scene = self.scene
-        pairs = {(value, source) for value in scene.network.preactivations for source in scene.sources(value)}
+        linearised = self.linearised
+        pairs = {(value, source) for value in linearised.network.preactivations for source in linearised.sources(value)}
         require(set(norms) == pairs, "a composed certificate has not one norm for each layer and source")
         profiles = self._profiles(entry)
         required: dict[int, Numbers] = {}
-        for value in reversed(scene.network.preactivations):
-            weights = self._carried(value, entry, required.get(value, [ZERO] * scene.network.sizes[value]))
-            sources = scene.sources(value)
+        for value in reversed(linearised.network.preactivations):
+            weights = self._carried(value, entry, required.get(value, [ZERO] * linearised.network.sizes[value]))
+            sources = linearised.sources(value)
             shares = sum((fraction(norms[value, source].share) for source in sources), ZERO)
             require(shares <= 1, f"the shares of the sources of value {value} exceed 1")
             for source in sources:
@@ -115,7 +115,7 @@ class Feasibility:
                 before = required.get(source, [ZERO] * len(profile))
                 required[source] = [total + number * share for total, share in zip(before, profile, strict=True)]
             self._check_norms(value, weights, {source: norms[value, source] for source in sources}, profiles)
-        radii = scene.region.radii
+        radii = linearised.region.radii
         least = required.get(THE_INPUT, [ZERO] * len(radii))
         enough = all(
             weight >= number
@@ -126,10 +126,10 @@ class Feasibility:
 
     def _profiles(self, entry: CertificateEntry) -> dict[int, Numbers]:
         """By source, one number for each of its coordinates; raises Rejected where the entry has others."""
-        scene = self.scene
-        sources = {source for value in scene.network.preactivations for source in scene.sources(value)}
+        linearised = self.linearised
+        sources = {source for value in linearised.network.preactivations for source in linearised.sources(value)}
         sizes = {
-            source: len(scene.region.radii) if source == THE_INPUT else scene.network.sizes[source]
+            source: len(linearised.region.radii) if source == THE_INPUT else linearised.network.sizes[source]
             for source in sources
         }
         fits = all(len(numbers) == sizes.get(source) for source, numbers in entry.profiles.items())
@@ -145,8 +145,8 @@ class Feasibility:
 
         required: The weights Q with which those of its ReLUs have to be bounded, one per neuron.
         """
-        neurons = self.scene.neurons[value]
-        slopes = self.scene.slopes[value].units.tolist()
+        neurons = self.linearised.neurons[value]
+        slopes = self.linearised.slopes[value].units.tolist()
         weights = [total if slope else ZERO for total, slope in zip(required, slopes, strict=True)]
         for index, neuron in enumerate(neurons.index.tolist()):
             weights[neuron] = fraction(entry.deviations[value][index])
@@ -165,7 +165,7 @@ class Feasibility:
     ) -> None:  # fmt: skip
         """Raises Rejected unless the norm of the map from every source to a layer with these weights is at most the
         certificate's; the coordinates of a source are weighed by its profile."""
-        network = self.scene.network
+        network = self.linearised.network
         wanted = [neuron for neuron in spatial(network, value).tolist() if weights[neuron] > 0]
         if not wanted:
             return
@@ -191,9 +191,9 @@ class Feasibility:
         """The factors of a source's deviations over the roots of its profile: the radii of inputs, 1 for neurons and 0
         for inactive ones."""
         if source == THE_INPUT:
-            return _quotients(self.scene.region.radii, profile)
-        passed = self.scene.slopes[source].units > 0
-        passed[self.scene.neurons[source].index] = True
+            return _quotients(self.linearised.region.radii, profile)
+        passed = self.linearised.slopes[source].units > 0
+        passed[self.linearised.neurons[source].index] = True
         return _quotients([fmpq(int(through)) for through in passed.tolist()], profile)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from relucert.checker.certificate_document import CertificateProof, IntervalEntry
 from relucert.checker.certificate_feasible import Feasibility
 from relucert.checker.certificate_margin import Margin
-from relucert.checker.certificate_scene import CertificateScene
 from relucert.checker.entries import require
+from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.lines import BOUND_BITS, Interval
 from relucert.checker.rules import rule_lines
 from relucert.checker.tree_check import TreeCheck
@@ -33,13 +33,13 @@ class IntervalCheck:
         preactivations = set(self.bounded.bounds)
         require(set(self.proof.intervals) <= preactivations, "it bounds neurons of values that are no pre-activations")
 
-    def __call__(self, scene: CertificateScene, value: int) -> Interval:
-        """The bounds of a pre-activation; the scene has the neurons of all before it."""
+    def __call__(self, linearised: CheckedNetwork, value: int) -> Interval:
+        """The bounds of a pre-activation; the network has the neurons of all before it."""
         interval = self.bounded.bounds[value]
         if any(earlier in self.proof.intervals for earlier in self.bounds):
             interval = self._by_lines(value, interval)
         if value in self.proof.intervals:
-            before = scene.before(value)
+            before = linearised.before(value)
             for entry in self.proof.intervals[value]:
                 interval = _by_certificate(before, entry, interval)
         self.bounds[value] = interval
@@ -56,11 +56,11 @@ class IntervalCheck:
         return interval.replaced(neurons, enclosure)
 
 
-def _by_certificate(scene: CertificateScene, entry: IntervalEntry, interval: Interval) -> Interval:
-    """Intersects bounds of the last layer of a scene with what a certificate proves of single neurons."""
+def _by_certificate(linearised: CheckedNetwork, entry: IntervalEntry, interval: Interval) -> Interval:
+    """Intersects bounds of the last layer of a linearised network with what a certificate proves of single neurons."""
     size = len(interval.lower)
     require(all(neuron < size for neuron in entry.neurons), "it bounds neurons that the network does not have")
-    feasibility = Feasibility(scene)
+    feasibility = Feasibility(linearised)
     feasibility.check_sizes(entry.certificate)
     feasibility.check(entry.certificate)
     weights = feasibility.input_weights(entry.certificate)
@@ -68,7 +68,9 @@ def _by_certificate(scene: CertificateScene, entry: IntervalEntry, interval: Int
     for neuron, sign, proof in zip(entry.neurons, entry.signs, entry.proofs, strict=True):
         form = [0.0] * size
         form[neuron] = float(sign)
-        least = int((Margin(scene, entry.certificate, weights, proof).least(form, 0.0) * (1 << BOUND_BITS)).floor())
+        least = int(
+            (Margin(linearised, entry.certificate, weights, proof).least(form, 0.0) * (1 << BOUND_BITS)).floor()
+        )
         if sign > 0:
             lower[neuron] = max(lower[neuron], least)
         else:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from flint import fmpq
 
-from relucert.checker.ball_scene import Numbers, fixed, fraction
+from relucert.checker.ball_region import Numbers, fixed, fraction
 from relucert.checker.certificate_document import CertificateEntry, RowEntry
 from relucert.checker.certificate_feasible import check_counts
-from relucert.checker.certificate_scene import INPUT, CertificateScene, UnstableNeurons, numbers_of
 from relucert.checker.fixed_point import Fixed, of_floats, sums
+from relucert.checker.linearised_network import INPUT, CheckedNetwork, UnstableNeurons, numbers_of
 
 SUM_BITS = 128  # behind the point, of the terms of the margin
 ZERO = fmpq(0)
@@ -33,15 +33,15 @@ class Margin:
         inputs: The weights of all inputs, 0 for those that stay.
     """
 
-    scene: CertificateScene
+    linearised: CheckedNetwork
     certificate: CertificateEntry
     inputs: Numbers
     entry: RowEntry
     total: fmpq = field(default_factory=lambda: fmpq(0))
 
     def __post_init__(self) -> None:
-        counts = {value: len(neurons) for value, neurons in self.scene.neurons.items()}
-        followed = {value: count if self.scene.neurons[value].followed else 0 for value, count in counts.items()}
+        counts = {value: len(neurons) for value, neurons in self.linearised.neurons.items()}
+        followed = {value: count if self.linearised.neurons[value].followed else 0 for value, count in counts.items()}
         check_counts("links", self.entry.links, counts)
         check_counts("centres of errors", self.entry.errors, followed)
         if len(self.entry.inputs) != len(self.inputs):
@@ -49,21 +49,21 @@ class Margin:
         self.factor = fraction(self.entry.factor)
 
     def least(self, row: list[float], offset: float) -> fmpq:
-        """A lower bound of a row, a form on the scene's end, plus its offset."""
-        output = numbers_of(self.scene.values[self.scene.end])
+        """A lower bound of a row, a form on the last value, plus its offset."""
+        output = numbers_of(self.linearised.values[self.linearised.end])
         products = (fraction(factor) * number for factor, number in zip(row, output, strict=True) if factor)
         self.total = fraction(offset) + sum(products, ZERO)
         coefficients, links, form = self._pull(row)
         centres = {
             value: of_floats(torch.tensor(self.entry.errors.get(value, []), dtype=torch.float64)[None])
-            for value in self.scene.neurons
+            for value in self.linearised.neurons
         }
-        region = self.scene.region
+        region = self.linearised.region
         shifted = [fraction(centre) * radius for centre, radius in zip(self.entry.inputs, region.radii, strict=True)]
-        vertices, drift = self.scene.forward(
+        vertices, drift = self.linearised.forward(
             fixed(shifted), {value: replace(numbers, error=0) for value, numbers in centres.items()}
         )
-        for value, neurons in self.scene.neurons.items():
+        for value, neurons in self.linearised.neurons.items():
             if len(neurons):
                 terms = coefficients[value], links[value], vertices[value].at(neurons.index), centres[value]
                 self._add_neurons(value, neurons, terms, drift[value].at(neurons.index))
@@ -77,17 +77,17 @@ class Margin:
             By pre-activation the coefficients g of unstable neurons; by pre-activation the lambda; the coefficients of
             the input.
         """
-        network = self.scene.network
+        network = self.linearised.network
         forms = of_floats(torch.tensor(row, dtype=torch.float64)[None])
-        pending: dict[int, Fixed] = {self.scene.end: forms}
+        pending: dict[int, Fixed] = {self.linearised.end: forms}
         on_relus: dict[int, Fixed] = {}
         coefficients: dict[int, Numbers] = {}
         links: dict[int, Numbers] = {}
-        for value in range(self.scene.end, INPUT - 1, -1):
-            if value in self.scene.neurons:
+        for value in range(self.linearised.end, INPUT - 1, -1):
+            if value in self.linearised.neurons:
                 nothing = Fixed(torch.zeros(1, network.sizes[value], dtype=torch.int64), 0)
                 reached = on_relus.pop(value, nothing)
-                coefficients[value] = numbers_of(reached.at(self.scene.neurons[value].index))
+                coefficients[value] = numbers_of(reached.at(self.linearised.neurons[value].index))
                 passed, links[value] = self._choose(value, reached)
                 _join(pending, value, passed)
             if value not in pending or value == INPUT:
@@ -96,27 +96,27 @@ class Margin:
             if network.node(value).operation.name == "relu":
                 _join(on_relus, network.source(value), form)
                 continue
-            self._lose(form, self.scene.residuals[value])
-            pulled = self.scene.layers[value].transpose(form)
+            self._lose(form, self.linearised.residuals[value])
+            pulled = self.linearised.layers[value].transpose(form)
             for source in network.node(value).inputs:
                 _join(pending, source, pulled)
         if INPUT not in pending:
             return coefficients, links, [ZERO] * network.sizes[INPUT]
         form = pending[INPUT]
-        self._lose(form, self.scene.residuals[INPUT])
-        self.total -= fmpq(form.error) * _power(-form.bits) * sum(self.scene.region.radii, ZERO)
+        self._lose(form, self.linearised.residuals[INPUT])
+        self.total -= fmpq(form.error) * _power(-form.bits) * sum(self.linearised.region.radii, ZERO)
         return coefficients, links, numbers_of(form)
 
     def _choose(self, value: int, reached: Fixed) -> tuple[Fixed, Numbers]:
         """The form on a pre-activation for a form on its ReLUs, and the lambda that are its coefficients, exactly."""
-        neurons = self.scene.neurons[value]
+        neurons = self.linearised.neurons[value]
         links = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
         links, passed = replace(links, error=0).filled(), reached.filled()
         nonzero_bits = [forms.bits for forms in (links, passed) if bool((forms.units != 0).any())]
         bits = min(nonzero_bits, default=passed.bits)
         passed, links = _over(passed, bits), _over(links, bits)
-        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.scene.max_deviation[value])
-        units = passed.units * (self.scene.slopes[value].units > 0)
+        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.linearised.max_deviation[value])
+        units = passed.units * (self.linearised.slopes[value].units > 0)
         units[:, neurons.index] = links.units
         return Fixed(units, bits), numbers_of(links)
 
@@ -154,7 +154,7 @@ class Margin:
 
     def _add_inputs(self, form: Numbers) -> None:
         """Adds the least of `form dx - D (y - t)^2` over the region."""
-        region = self.scene.region
+        region = self.linearised.region
         weights = [self.factor * weight for weight in self.inputs]
         centres = [fraction(number) for number in self.entry.inputs]
         whole = [

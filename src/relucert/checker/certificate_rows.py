@@ -1,4 +1,4 @@
-"""The linear maps of a scene as rows, one for each neuron of a layer, with a bound of their rounding errors."""
+"""The maps of a linearised network as rows, one per neuron of a layer, with a bound of their rounding errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from relucert.checker.certificate_scene import INPUT, THE_INPUT, CertificateScene
 from relucert.checker.fixed_point import Fixed, multiply
+from relucert.checker.linearised_network import INPUT, THE_INPUT, CheckedNetwork
 from relucert.network import Network
 
 COEFFICIENTS = 2**21  # that are back-substituted at once, which bounds memory
@@ -43,13 +43,13 @@ class RoundedRows:
 class RowMaker:
     """Back-substitutes unit forms on the neurons of a layer."""
 
-    scene: CertificateScene
+    linearised: CheckedNetwork
 
     def __post_init__(self) -> None:
         self._gains: dict[int, Fraction] = {}
 
     def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
-        """The maps from every source of a value (see `CertificateScene.sources`) to its neurons, chunk by chunk."""
+        """The maps from every source of a value (see `CheckedNetwork.sources`) to its neurons, chunk by chunk."""
         return (self._pull(value, chunk, False) for chunk in self._chunks(neurons))
 
     def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
@@ -57,12 +57,12 @@ class RowMaker:
         return (self._pull(value, chunk, True) for chunk in self._chunks(neurons))
 
     def _chunks(self, neurons: Tensor) -> tuple[Tensor, ...]:
-        step = max(1, COEFFICIENTS // max(self.scene.network.sizes))
+        step = max(1, COEFFICIENTS // max(self.linearised.network.sizes))
         return neurons.split(step) if len(neurons) else ()
 
     def _pull(self, value: int, neurons: Tensor, through: bool) -> dict[int, RoundedRows]:
         """The maps to neurons of a value, by source; through: whether they pass ReLUs, by their slopes."""
-        network, maps = self.scene.network, dict[int, RoundedRows]()
+        network, maps = self.linearised.network, dict[int, RoundedRows]()
         units = torch.nn.functional.one_hot(neurons, network.sizes[value])
         pending = {value: RoundedRows(Fixed(units, 0), Fraction(0))}
         for current in range(value, INPUT - 1, -1):
@@ -74,7 +74,7 @@ class RowMaker:
             if node.operation.name == "relu":
                 _join(maps, node.inputs[0], rows)
                 continue
-            transposed = self.scene.layers[current].transpose(rows.forms)
+            transposed = self.linearised.layers[current].transpose(rows.forms)
             pulled = RoundedRows.rounded(transposed, rows.doubt * self._gain(current))
             for source in node.inputs:
                 _join(pending, source, pulled)
@@ -84,13 +84,13 @@ class RowMaker:
 
     def _sloped(self, value: int, rows: RoundedRows) -> RoundedRows:
         """Forms on ReLUs as forms on their source, but for the errors."""
-        return RoundedRows.rounded(multiply(rows.forms, self.scene.slopes[value], torch.mul, 1), rows.doubt)
+        return RoundedRows.rounded(multiply(rows.forms, self.linearised.slopes[value], torch.mul, 1), rows.doubt)
 
     def _gain(self, value: int) -> Fraction:
         """The most by which transposing an operation can multiply a coefficient's error: its largest column sum."""
         if value not in self._gains:
-            ones = Fixed(torch.ones(1, self.scene.network.sizes[value], dtype=torch.int64), 0)
-            total = self.scene.layers[value].absolute.transpose(ones)
+            ones = Fixed(torch.ones(1, self.linearised.network.sizes[value], dtype=torch.int64), 0)
+            total = self.linearised.layers[value].absolute.transpose(ones)
             self._gains[value] = total.largest / Fraction(2) ** total.bits
         return self._gains[value]
 

@@ -55,7 +55,7 @@ class ActivationError:
             raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
         size = arb.max(size, scale)
         accurate = (least is None or low >= least) and (largest is None or high <= largest)
-        if not (accurate and function.room * size <= _exact(self.largest)):
+        if not (accurate and function.overflow_factor * size <= _exact(self.largest)):
             raise Rejected(f"an evaluation of {type(function).__name__.lower()} may overflow, or is not accurate")
         return 2 * self.ulps * _exact(self.unit) * size + 4 * _exact(self.underflow)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from flint import fmpq, fmpz_mat
 
-from relucert.checker.ball_scene import Numbers, fraction
+from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.integers import Scaled
+from relucert.checker.linearised_chain import CheckedChain, CheckedLayer, common
 from relucert.checker.quadratic_document import ChainCertificate
 from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality
-from relucert.checker.quadratic_scene import ChainScene, HiddenScene, common
 
 DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
 SUM_BITS = 128  # the same of the least values
@@ -19,24 +19,28 @@ ZERO = fmpq(0)
 
 
 def least_margin(
-    scene: ChainScene, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
+    linearised: CheckedChain, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
 ) -> fmpq:
     """A lower bound of a row of the outputs, plus its offset, in the region."""
-    rate, height, image = fraction(entry.rate), *_tangent(scene, entry, proven)
+    rate, height, image = fraction(entry.rate), *_tangent(linearised, entry, proven)
     links = [[_grid(number) for number in numbers] for numbers in entry.links]
     rows = [fraction(number) for number in row]
-    total = fraction(offset) + _product(rows, scene.bias) - rate * proven.right - height / rate
-    moving = scene.moving
-    entrance = _pulled(links[0], scene.layers[0].weight)
-    total += _product(entrance, scene.region.centre)
-    form = [number * radius for number, radius in zip(entrance, scene.region.radii, strict=True)]
+    total = fraction(offset) + _product(rows, linearised.bias) - rate * proven.right - height / rate
+    moving = linearised.moving
+    entrance = _pulled(links[0], linearised.layers[0].weight)
+    total += _product(entrance, linearised.region.centre)
+    form = [number * radius for number, radius in zip(entrance, linearised.region.radii, strict=True)]
     for index, share in zip(moving, image, strict=False):
         form[index] += 2 * share
-    total -= scene.region.fall(form)
+    total -= linearised.region.fall(form)
     used = len(moving)
-    for number, (layer, link) in enumerate(zip(scene.layers, links, strict=True)):
-        last = number + 1 == len(scene.layers)
-        cost = _pulled(rows, scene.weight) if last else _pulled(links[number + 1], scene.layers[number + 1].weight)
+    for number, (layer, link) in enumerate(zip(linearised.layers, links, strict=True)):
+        last = number + 1 == len(linearised.layers)
+        cost = (
+            _pulled(rows, linearised.weight)
+            if last
+            else _pulled(links[number + 1], linearised.layers[number + 1].weight)
+        )
         pull = [ZERO] * len(link)
         for index, share in zip(layer.loose, image[used:], strict=False):
             pull[index] = 2 * share
@@ -45,11 +49,13 @@ def least_margin(
     return total
 
 
-def _tangent(scene: ChainScene, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
+def _tangent(linearised: CheckedChain, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
     """`t' S t` and `S t`, in units of v, for the file's tangent rounded in units of u."""
     inputs, *errors = entry.tangent
-    numbers = [inputs[index] for index in scene.moving]
-    numbers += [centres[index] for layer, centres in zip(scene.layers, errors, strict=False) for index in layer.loose]
+    numbers = [inputs[index] for index in linearised.moving]
+    numbers += [
+        centres[index] for layer, centres in zip(linearised.layers, errors, strict=False) for index in layer.loose
+    ]
     whole = [
         int(_times_power(fraction(number), DUAL_BITS - power).floor())
         for number, power in zip(numbers, proven.powers, strict=True)
@@ -62,7 +68,9 @@ def _tangent(scene: ChainScene, entry: ChainCertificate, proven: QuadraticInequa
     return fmpq(height, 1 << (unit + DUAL_BITS)), shares
 
 
-def _neurons(layer: HiddenScene, cost: Numbers, pull: Numbers, link: Numbers, weights: list[float], rate: fmpq) -> fmpq:
+def _neurons(
+    layer: CheckedLayer, cost: Numbers, pull: Numbers, link: Numbers, weights: list[float], rate: fmpq
+) -> fmpq:
     """The sum of the least values on [l, u] of `cost relu(z) + rate weight (z - zc)^2 - link z + pull e`, where e is
     `relu(z) - relu(zc) - slope (z - zc)`."""
     slopes, total = layer.slope or [ZERO] * len(link), ZERO

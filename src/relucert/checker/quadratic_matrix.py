@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from flint import fmpq, fmpz_mat
 
-from relucert.checker.ball_scene import Numbers, fraction
+from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.definite import is_semidefinite
 from relucert.checker.document import Rejected
+from relucert.checker.linearised_chain import CheckedChain, CheckedLayer, common
 from relucert.checker.quadratic_document import ChainCertificate
-from relucert.checker.quadratic_scene import ChainScene, HiddenScene, common
 
 MAP_BITS = 64  # behind the point, of the maps from v to deviations
 FORM_BITS = 50  # the same of the rows whose squares make the form
@@ -33,19 +33,19 @@ class QuadraticInequality:
     right: fmpq
 
 
-def inequality(scene: ChainScene, entry: ChainCertificate) -> QuadraticInequality:
+def inequality(linearised: CheckedChain, entry: ChainCertificate) -> QuadraticInequality:
     """The inequality of one certificate; raises Rejected where its matrix is not proven to be semidefinite."""
-    check_sizes(scene, entry)
-    ball = [fraction(entry.ball[index]) for index in scene.moving]
+    check_sizes(linearised, entry)
+    ball = [fraction(entry.ball[index]) for index in linearised.moving]
     diagonal = ball + [
         fraction(numbers[index])
-        for layer, numbers in zip(scene.layers, entry.sectors, strict=False)
+        for layer, numbers in zip(linearised.layers, entry.sectors, strict=False)
         for index in layer.loose
     ]
     if not all(number > 0 for number in diagonal):
         raise Rejected("a multiplier is not positive")
     powers = [-(math.frexp(float(number))[1] // 2) for number in diagonal]
-    rows, doubt = _SquareRows(scene, entry, powers).run()
+    rows, doubt = _SquareRows(linearised, entry, powers).run()
     form = fmpz_mat(rows) if rows else fmpz_mat(0, len(powers))
     matrix = -(form.transpose() * form)
     for index, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
@@ -54,14 +54,14 @@ def inequality(scene: ChainScene, entry: ChainCertificate) -> QuadraticInequalit
         raise Rejected("a certificate's matrix is not proven to be positive semidefinite")
     weights = [
         fraction(number) if radius > 0 else fmpq(0)
-        for number, radius in zip(entry.ball, scene.region.radii, strict=True)
+        for number, radius in zip(entry.ball, linearised.region.radii, strict=True)
     ]
-    return QuadraticInequality(matrix, powers, scene.region.most_squares(weights) + doubt)
+    return QuadraticInequality(matrix, powers, linearised.region.most_squares(weights) + doubt)
 
 
-def check_sizes(scene: ChainScene, entry: ChainCertificate) -> None:
+def check_sizes(linearised: CheckedChain, entry: ChainCertificate) -> None:
     """Whether every list has one number per input or neuron, and no multiplier is negative."""
-    inputs, hidden = len(scene.region.centre), [len(layer.bias) for layer in scene.layers]
+    inputs, hidden = len(linearised.region.centre), [len(layer.bias) for layer in linearised.layers]
     sizes = {
         "ball": [len(entry.ball)] == [inputs],
         "sectors": [len(numbers) for numbers in entry.sectors] == hidden[:-1],
@@ -80,27 +80,27 @@ def check_sizes(scene: ChainScene, entry: ChainCertificate) -> None:
 class _SquareRows:
     """Makes the rows whose squares add up to `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, up to a doubt."""
 
-    def __init__(self, scene: ChainScene, entry: ChainCertificate, powers: list[int]) -> None:
-        self.scene, self.entry, self.powers = scene, entry, powers
-        self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(scene.moving)]]  # of u, at most
+    def __init__(self, linearised: CheckedChain, entry: ChainCertificate, powers: list[int]) -> None:
+        self.linearised, self.entry, self.powers = linearised, entry, powers
+        self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(linearised.moving)]]  # of u, at most
         self.rows: list[list[int]] = []
         self.doubt = fmpq(0)
 
     def run(self) -> tuple[list[list[int]], fmpq]:
         """The rows, in units of u, and by how much the sum of their squares may fall short of the form."""
         matrix, errors = self._first()
-        for number, layer in enumerate(self.scene.layers):
+        for number, layer in enumerate(self.linearised.layers):
             if number:
-                matrix, errors = self._next(self.scene.layers[number - 1], layer, matrix, errors)
+                matrix, errors = self._next(self.linearised.layers[number - 1], layer, matrix, errors)
             self._add(number, layer, matrix, errors)
         return self.rows, self.doubt
 
     def _first(self) -> tuple[list[list[int]], Numbers]:
         """The deviations of the first layer as a map, over 2**MAP_BITS, and how far it may be off."""
-        layer, moving = self.scene.layers[0], self.scene.moving
-        factors, bits = common([
-            _shifted(self.scene.region.radii[index], power) for index, power in zip(moving, self.powers, strict=False)
-        ])  # fmt: skip
+        layer, moving, radii = self.linearised.layers[0], self.linearised.moving, self.linearised.region.radii
+        factors, bits = common(
+            [_shifted(radii[index], power) for index, power in zip(moving, self.powers, strict=False)]
+        )
         shift = layer.weight.bits + bits - MAP_BITS
         matrix = [
             [_down(int(row[coordinate]) * factor, shift) for coordinate, factor in zip(moving, factors, strict=True)]
@@ -109,7 +109,7 @@ class _SquareRows:
         return matrix, [_shifted(sum(self.sizes, fmpq(0)), -MAP_BITS)] * len(matrix)
 
     def _next(
-        self, before: HiddenScene, layer: HiddenScene, matrix: list[list[int]], errors: Numbers
+        self, before: CheckedLayer, layer: CheckedLayer, matrix: list[list[int]], errors: Numbers
     ) -> tuple[list[list[int]], Numbers]:
         """`W (s dz + e)` of the layer before as a map, and how far it may be off."""
         assert before.slope is not None
@@ -140,7 +140,7 @@ class _SquareRows:
         ).entries()
         return joined, [fmpq(entry, 1 << (weight.bits + unit)) + _shifted(rounded, -MAP_BITS) for entry in moved]
 
-    def _add(self, number: int, layer: HiddenScene, matrix: list[list[int]], errors: Numbers) -> None:
+    def _add(self, number: int, layer: CheckedLayer, matrix: list[list[int]], errors: Numbers) -> None:
         rounded = _shifted(sum(self.sizes, fmpq(0)), -FORM_BITS)
         factors = [fraction(weight) for weight in self.entry.weights[number]]
         if layer.width is not None:

@@ -32,7 +32,7 @@ class SmoothFunction(ABC):
     """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
 
     curvatures: tuple[int, ...] = (1,)
-    room: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
+    overflow_factor: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
 
     @abstractmethod
     def value(self, x: arb) -> arb:
@@ -42,13 +42,13 @@ class SmoothFunction(ABC):
     def slope(self, x: Any) -> Any:
         """f' at a ball, or roughly at the numbers of a tensor."""
 
-    def cuts(self) -> list[arb]:
+    def breakpoints(self) -> list[arb]:
         """Balls around the points between two pieces, in ascending order."""
         return []
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
         """Pieces that cover an interval, in order; None: they are too many."""
-        ends = [None, *self.cuts(), None]
+        ends = [None, *self.breakpoints(), None]
         return [
             SmoothPiece(ends[index], ends[index + 1], curvature, self.value, self.slope)
             for index, curvature in enumerate(self.curvatures)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relucert.arithmetic.elementary import Functions
 from relucert.errors import NetworkError
-from relucert.network.curvature import Cut
+from relucert.network.curvature import EnclosedPoint
 from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -41,12 +41,12 @@ class Power(SmoothActivation):
         return (-1, 1) if self.exponent % 2 else (1,)
 
     @property
-    def cuts(self) -> tuple[Cut, ...]:
-        return (Cut(0.0, 0.0),) if self.exponent % 2 else ()
+    def breakpoints(self) -> tuple[EnclosedPoint, ...]:
+        return (EnclosedPoint(0.0, 0.0),) if self.exponent % 2 else ()
 
     @property
-    def turns(self) -> tuple[Cut, ...]:
-        return () if self.exponent % 2 else (Cut(0.0, 0.0),)
+    def stationary_points(self) -> tuple[EnclosedPoint, ...]:
+        return () if self.exponent % 2 else (EnclosedPoint(0.0, 0.0),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] ** self.exponent
@@ -76,7 +76,7 @@ class Reciprocal(SmoothActivation):
 
     name: ClassVar[str] = "reciprocal"
     curvatures = (-1, 1)
-    cuts = (Cut(0.0, 0.0),)
+    breakpoints = (EnclosedPoint(0.0, 0.0),)
 
     def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower > 0) | (upper < 0)

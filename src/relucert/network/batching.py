@@ -13,11 +13,11 @@ from relucert.network import Activation, Affine, Network
 INTERVAL = "interval"  # the method that holds few values at once
 MAPS = 64  # of every value: bounds, references, costs, and what gathering them for a chunk takes
 PASSING = 32  # of the largest value, where intervals go from value to value
-COSY = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
-COMPANY = 32  # images to attack at once: more would gain little, and lose more to an interruption
+EFFICIENT_BYTES = 2**24  # bytes of coefficients beyond which a larger batch no longer speeds up the products
+ATTACK_BATCH = 32  # images to attack at once: more would gain little, and lose more to an interruption
 PROCESS = 2**28  # bytes of a worker process itself, PyTorch included
 USABLE = 0.75  # of the machine's memory
-CROWD = 512  # questions beyond which a larger batch no longer saves overhead
+LARGEST_BATCH = 512  # questions beyond which a larger batch no longer saves overhead
 
 
 def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
@@ -25,7 +25,7 @@ def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
     need, lean = question_bytes(network, rows, method), question_bytes(network, rows, INTERVAL)
     instead = f"; the method {INTERVAL!r} needs about {_gigabytes(lean)}" if lean < need else ""
     fitting = _fitting(need, "bounds", budget, instead)
-    return max(1, min(fitting, COSY // max(1, _block_bytes(network, method)), CROWD))
+    return max(1, min(fitting, EFFICIENT_BYTES // max(1, _block_bytes(network, method)), LARGEST_BATCH))
 
 
 def question_bytes(network: Network, rows: int, method: str) -> int:
@@ -43,7 +43,7 @@ def _block_bytes(network: Network, method: str) -> int:
 
 def attack_size(network: Network, starts: int, budget: int) -> int:
     """The most questions to attack at once, each from so many starts with a few points, and all values, in float64."""
-    return max(1, min(_fitting(attack_bytes(network, starts), "attack", budget), COMPANY))
+    return max(1, min(_fitting(attack_bytes(network, starts), "attack", budget), ATTACK_BATCH))
 
 
 def attack_bytes(network: Network, starts: int) -> int:

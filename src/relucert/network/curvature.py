@@ -1,4 +1,4 @@
-"""Where a function is convex and where it is concave: pieces of the real line, and the cuts between them."""
+"""Where a function is convex and where it is concave: pieces of the real line, and the breakpoints between them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-OPEN = 1e-30  # by which tangent points keep away from cuts, where derivatives may jump
+OPEN = 1e-30  # by which tangent points keep away from breakpoints, where derivatives may jump
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class EnclosedPoint:
     """A point where pieces meet, or where f' is zero, known to be in [low, high]: numbers, or one for each neuron."""
 
     low: float | Tensor
     high: float | Tensor
 
     @classmethod
-    def near(cls, number: float) -> Cut:
+    def near(cls, number: float) -> EnclosedPoint:
         """A point whose nearest number of float64 this is."""
         return cls(math.nextafter(number, -math.inf), math.nextafter(number, math.inf))
 
@@ -42,8 +42,8 @@ class Piece(NamedTuple):
     """
 
     curvature: int | Tensor
-    start: Cut | None
-    end: Cut | None
+    start: EnclosedPoint | None
+    end: EnclosedPoint | None
     tangent_point: Callable[[Tensor], Tensor]
 
     def within(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from relucert.arithmetic.elementary import Functions
 from relucert.errors import NetworkError
-from relucert.network.curvature import Cut
+from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
 
@@ -83,8 +83,8 @@ class Elu(SmoothActivation):
         return (1,) if self.alpha == 1 else (1, 1)
 
     @property
-    def cuts(self) -> tuple[Cut, ...]:
-        return () if self.alpha == 1 else (Cut(0.0, 0.0),)
+    def breakpoints(self) -> tuple[EnclosedPoint, ...]:
+        return () if self.alpha == 1 else (EnclosedPoint(0.0, 0.0),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.elu(inputs[0], self.alpha)

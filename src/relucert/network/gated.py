@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.elementary import PLAIN, TAIL, Functions
-from relucert.network.curvature import Cut
+from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
 
@@ -71,10 +71,11 @@ class _Gated(SmoothActivation):
 @cache
 def _inverses(kind: type[_Gated]) -> tuple[_Inverse, ...]:
     """The tables of every piece."""
-    cuts = [float(cut.low) for cut in kind().cuts]
+    breakpoints = [float(cut.low) for cut in kind().breakpoints]
     with torch.inference_mode(False):
         return tuple(
-            _Inverse.of(kind(), start, end) for start, end in zip([-REACH, *cuts], [*cuts, REACH], strict=True)
+            _Inverse.of(kind(), start, end)
+            for start, end in zip([-REACH, *breakpoints], [*breakpoints, REACH], strict=True)
         )
 
 
@@ -84,8 +85,8 @@ class Silu(_Gated):
     """`x / (1 + e^-x)`, coordinate by coordinate; also known as swish."""
 
     name: ClassVar[str] = "silu"
-    cuts = (Cut.near(-2.3993572805154675), Cut.near(2.3993572805154675))
-    turns = (Cut.near(-1.2784645427610737),)
+    breakpoints = (EnclosedPoint.near(-2.3993572805154675), EnclosedPoint.near(2.3993572805154675))
+    stationary_points = (EnclosedPoint.near(-1.2784645427610737),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.silu(inputs[0])
@@ -108,8 +109,8 @@ class Gelu(_Gated):
     """`x (1 + erf(x / sqrt 2)) / 2`, coordinate by coordinate."""
 
     name: ClassVar[str] = "gelu"
-    cuts = (Cut.near(-1.4142135623730951), Cut.near(1.4142135623730951))
-    turns = (Cut.near(-0.7517915246935645),)
+    breakpoints = (EnclosedPoint.near(-1.4142135623730951), EnclosedPoint.near(1.4142135623730951))
+    stationary_points = (EnclosedPoint.near(-0.7517915246935645),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0])
@@ -135,8 +136,8 @@ class GeluTanh(_Gated):
     """`x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, coordinate by coordinate."""
 
     name: ClassVar[str] = "gelu tanh"
-    cuts = (Cut.near(-1.4185040087908283), Cut.near(1.4185040087908283))
-    turns = (Cut.near(-0.7524614220710163),)
+    breakpoints = (EnclosedPoint.near(-1.4185040087908283), EnclosedPoint.near(1.4185040087908283))
+    stationary_points = (EnclosedPoint.near(-0.7524614220710163),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0], approximate="tanh")
@@ -166,8 +167,8 @@ class Mish(_Gated):
     """`x tanh(log(1 + e^x))`, coordinate by coordinate."""
 
     name: ClassVar[str] = "mish"
-    cuts = (Cut.near(-2.256376396360793), Cut.near(1.4905711794854284))
-    turns = (Cut.near(-1.1924312145154952),)
+    breakpoints = (EnclosedPoint.near(-2.256376396360793), EnclosedPoint.near(1.4905711794854284))
+    stationary_points = (EnclosedPoint.near(-1.1924312145154952),)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.mish(inputs[0])
@@ -195,10 +196,10 @@ class HardSwish(SmoothActivation):
 
     name: ClassVar[str] = "hard swish"
     curvatures = (1, 1, 1)
-    room = 8  # it is a sixth of a product of up to 6 |x|
-    cuts = (Cut(-3.0, -3.0), Cut(3.0, 3.0))
-    turns = (Cut(-1.5, -1.5),)
-    smooth_cuts: ClassVar[bool] = False
+    overflow_factor = 8  # it is a sixth of a product of up to 6 |x|
+    breakpoints = (EnclosedPoint(-3.0, -3.0), EnclosedPoint(3.0, 3.0))
+    stationary_points = (EnclosedPoint(-1.5, -1.5),)
+    smooth_breakpoints: ClassVar[bool] = False
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.hardswish(inputs[0])

@@ -57,7 +57,7 @@ class RoundedActivation(Activation):
         assert scale is not None
         size = torch.maximum(torch.maximum(high, -low), scale)
         lost = 2 * ACTIVATION_ULPS * self.inference.unit * size + 4 * self.inference.underflow
-        usable = (self.exact.room * size <= self.inference.largest) & self._far_from_ends(lower, upper)
+        usable = (self.exact.overflow_factor * size <= self.inference.largest) & self._far_from_ends(lower, upper)
         return torch.where(usable, arithmetic.above(lost, 4), torch.inf)
 
     def _far_from_ends(self, lower: Tensor, upper: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import ROOT_PI, Functions
-from relucert.network.curvature import Cut
+from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
 
@@ -22,7 +22,7 @@ class _Sigmoidal(SmoothActivation):
     """One inflection point, at 0, where f' is largest; f' is even."""
 
     curvatures = (1, -1)
-    cuts = (Cut(0.0, 0.0),)
+    breakpoints = (EnclosedPoint(0.0, 0.0),)
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         distance = self.distance(slope)

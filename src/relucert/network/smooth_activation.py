@@ -23,7 +23,7 @@ from torch import Tensor
 
 from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, Functions
 from relucert.network.activation import Activation
-from relucert.network.curvature import Cut, Piece, past
+from relucert.network.curvature import EnclosedPoint, Piece, past
 from relucert.network.envelope import parallel_slope, supporting_slopes
 from relucert.network.inference import Inference
 
@@ -52,25 +52,25 @@ class Terms(NamedTuple):
 
 
 class SmoothActivation(Activation):
-    """An activation by its formula; subclasses supply that, the cuts, and where f' has a given value."""
+    """An activation by its formula; subclasses supply that, the breakpoints, and where f' has a given value."""
 
-    smooth_cuts: ClassVar[bool] = True
-    """Whether f' is continuous at the cuts."""
-    room: ClassVar[int] = 2
+    smooth_breakpoints: ClassVar[bool] = True
+    """Whether f' is continuous at the breakpoints."""
+    overflow_factor: ClassVar[int] = 2
     """How many times the larger of |f| and its scale a step of an evaluation may be."""
 
     @property
     def curvatures(self) -> tuple[int, ...]:
-        """1 (convex) or -1 (concave) for every piece in order, one more than there are cuts."""
+        """1 (convex) or -1 (concave) for every piece in order, one more than there are breakpoints."""
         return (1,)
 
     @property
-    def cuts(self) -> tuple[Cut, ...]:
+    def breakpoints(self) -> tuple[EnclosedPoint, ...]:
         """Inflection points and kinks, in ascending order."""
         return ()
 
     @property
-    def turns(self) -> tuple[Cut, ...]:
+    def stationary_points(self) -> tuple[EnclosedPoint, ...]:
         """Where f' is zero and changes its sign."""
         return ()
 
@@ -88,7 +88,7 @@ class SmoothActivation(Activation):
 
     def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[Piece]:
         """Pieces that cover [lower, upper], in order."""
-        ends = (None, *self.cuts, None)
+        ends = (None, *self.breakpoints, None)
         return [
             Piece(curvature, ends[place], ends[place + 1], partial(self.tangent_point, piece=place))
             for place, curvature in enumerate(self.curvatures)
@@ -98,9 +98,9 @@ class SmoothActivation(Activation):
         ends = torch.stack([lower, upper])
         low, high = self._values(ends, arithmetic)
         least, largest = low.amin(0), high.amax(0)
-        for turn in self.turns:
-            turned_low, turned_high = self._values_at(turn, arithmetic, lower)
-            met = turn.met(lower, upper)
+        for stationary in self.stationary_points:
+            turned_low, turned_high = self._values_at(stationary, arithmetic, lower)
+            met = stationary.met(lower, upper)
             least = torch.where(met, torch.minimum(least, turned_low), least)
             largest = torch.where(met, torch.maximum(largest, turned_high), largest)
         return self._defined(lower, upper, least), self._defined(lower, upper, largest)
@@ -144,7 +144,14 @@ class SmoothActivation(Activation):
         return self._defined(lower, upper, least)
 
     def _with_cut(
-        self, least: Tensor, sign: int, cut: Cut, slope: Tensor, lower: Tensor, upper: Tensor, arithmetic: Arithmetic
+        self,
+        least: Tensor,
+        sign: int,
+        cut: EnclosedPoint,
+        slope: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        arithmetic: Arithmetic,
     ) -> Tensor:
         """A bound of `sign (f(z) - slope z)` that also holds at the cut, where that lies in the interval."""
         low, high = self._values_at(cut, arithmetic, lower)
@@ -175,7 +182,7 @@ class SmoothActivation(Activation):
         middle = self.formula((lower + upper) / 2, PLAIN).slope
         if len(self.curvatures) == 1:
             return (middle, secant) if self.curvatures[0] > 0 else (secant, middle)
-        left, mixed = upper <= self.cuts[0].low, self._mixed(lower, upper)
+        left, mixed = upper <= self.breakpoints[0].low, self._mixed(lower, upper)
         before, after = torch.where(left, middle, secant), torch.where(left, secant, middle)
         if bool(mixed.any()):
             tangents = self._tangents(lower, upper, secant)
@@ -184,7 +191,7 @@ class SmoothActivation(Activation):
 
     def _mixed(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Whether the only inflection point lies inside of intervals."""
-        return (lower < self.cuts[0].low) & (upper > self.cuts[0].low)
+        return (lower < self.breakpoints[0].low) & (upper > self.breakpoints[0].low)
 
     def _tangents(self, lower: Tensor, upper: Tensor, secant: Tensor) -> Tensor:
         """The slopes of the tangents of the piece before the cut through the graph's point at the upper end, and of the
@@ -193,7 +200,7 @@ class SmoothActivation(Activation):
         The secants from an end are steepest where they touch, which is no farther from the cut than the end is: so
         steps from a secant's slope to the point that has it as its tangent's converge quadratically.
         """
-        cut = torch.full_like(lower, float(self.cuts[0].low))
+        cut = torch.full_like(lower, float(self.breakpoints[0].low))
         ends, low, high = torch.stack([upper, lower]), torch.stack([lower, cut]), torch.stack([cut, upper])
         values = self.apply(ends)
         with torch.no_grad():
@@ -215,7 +222,7 @@ class SmoothActivation(Activation):
         return torch.where(narrow, self.formula((lower + upper) / 2, PLAIN).slope, rise / torch.where(narrow, 1, width))
 
     def derivatives(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """The range of f', proven in float64: f' is monotone between cuts, so its extremes are at ends and cuts."""
+        """The range of f', proven in float64: it is monotone between breakpoints, extreme at these or at ends."""
         ends = torch.stack([lower, upper])
         terms = self.formula(ends, PROVEN if lower.dtype == torch.float64 else PLAIN)
         low, high = terms.slope - terms.slope_error, terms.slope + terms.slope_error
@@ -260,7 +267,7 @@ class SmoothActivation(Activation):
     @property
     def _s_shaped(self) -> bool:
         """Whether f is convex, concave, or one before a single inflection point and the other after it."""
-        return self.curvatures in ((1,), (-1,), (1, -1), (-1, 1)) and self.smooth_cuts
+        return self.curvatures in ((1,), (-1,), (1, -1), (-1, 1)) and self.smooth_breakpoints
 
     def _values(self, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
         """f at points, from below and from above."""
@@ -270,7 +277,7 @@ class SmoothActivation(Activation):
         terms = self.formula(points, PROVEN)
         return terms.value - terms.value_error, terms.value + terms.value_error
 
-    def _values_at(self, cut: Cut, arithmetic: Arithmetic, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _values_at(self, cut: EnclosedPoint, arithmetic: Arithmetic, like: Tensor) -> tuple[Tensor, Tensor]:
         """f from below and from above wherever the cut may be."""
         low, high = self._values(torch.as_tensor(cut.low, dtype=like.dtype), arithmetic)
         if cut.exact or not arithmetic.rigorous:
@@ -278,10 +285,10 @@ class SmoothActivation(Activation):
         doubt = 2 * self.lipschitz * (cut.high - cut.low)
         return arithmetic.floor(low - doubt), arithmetic.ceil(high + doubt)
 
-    def _derivatives_at(self, cut: Cut, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _derivatives_at(self, cut: EnclosedPoint, like: Tensor) -> tuple[Tensor, Tensor]:
         """f' from below and from above wherever the cut may be, and at both sides of it.
 
-        Where cuts are not exact f'' is at most 4 near them.
+        Where breakpoints are not exact f'' is at most 4 near them.
         """
         ends = past(cut.low, -1), cut.low, past(cut.high, 1)
         sides = torch.stack([torch.as_tensor(end, dtype=like.dtype) for end in ends])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import LARGEST_ANGLE, Functions
-from relucert.network.curvature import Cut, Piece
+from relucert.network.curvature import EnclosedPoint, Piece
 from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -75,11 +75,11 @@ class _Wave(SmoothActivation):
         near = super()._least(sign, slope, lower, upper, arithmetic)
         return torch.where(self.known(lower, upper), near, torch.where(slope == 0, value, apart))
 
-    def _zero(self, number: Tensor) -> Cut:
+    def _zero(self, number: Tensor) -> EnclosedPoint:
         """A zero by its number, off by 4 units of roundoff at most."""
         zero = (number - self.quarter / 2) * math.pi
         doubt = 2.0**-50 * zero.abs()
-        return Cut(zero - doubt, zero + doubt)
+        return EnclosedPoint(zero - doubt, zero + doubt)
 
     def _tangent_point_after(self, number: Tensor) -> Callable[[Tensor], Tensor]:
         zero, rising = (number - self.quarter / 2) * math.pi, 1 - 2 * (number % 2)

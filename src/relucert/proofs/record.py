@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from relucert.arithmetic.rigor import RECORDED, SLOPE_UNIT
-from relucert.bounding.record import Leaves, Record, RuleName, Sides, multiplier_units
+from relucert.bounding.record import Leaves, NeuronBounds, Record, RuleName, multiplier_units
 from relucert.checker.packing import Whole, pack, pack_floats
 from relucert.checker.trees import SCALE_ZERO
 
@@ -44,7 +44,7 @@ def _rule(rule: RuleName) -> dict[str, Any]:
     return {**entry, "slopes": slopes} if slopes else entry
 
 
-def _bound_numbers(group: Sides) -> Whole:
+def _bound_numbers(group: NeuronBounds) -> Whole:
     """The numbers of bounds: 2 n for the lower bound of neuron n, 2 n + 1 for that of its negative."""
     return np.asarray(2 * group.neurons.numpy() + (group.signs.numpy() < 0), dtype=np.int64)
 

@@ -16,7 +16,7 @@ from relucert.network import Network
 
 Ends = tuple[float, float]
 RANGES: tuple[Ends, ...] = ((-0.5, 0.5), (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # in which images are often given
-BEYOND = 0.1  # of the range's width: a perturbed image may leave it by as much
+OUTSIDE_SHARE = 0.1  # of the range's width: a perturbed image may leave it by as much
 NARROW = 0.02  # of the range's width: images that differ by less have been divided once too often
 FEWEST = 10  # images from which on an accuracy by chance tells something
 _SILENT = ContextVar("_SILENT", default=False)
@@ -30,7 +30,11 @@ def warn_of_range(network: Network, images: Tensor) -> bool:
     low, high = network.input_range
     least, most = float(images.min()), float(images.max())
     width = high - low
-    if low - BEYOND * width <= least and most <= high + BEYOND * width and not 0 < most - least < NARROW * width:
+    if (
+        low - OUTSIDE_SHARE * width <= least
+        and most <= high + OUTSIDE_SHARE * width
+        and not 0 < most - least < NARROW * width
+    ):
         return False
     ranges = (
         f"{network.name} was trained on inputs from {low:g} to {high:g}, these images go from {least:g} to {most:g}"

@@ -18,7 +18,7 @@ from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
 from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
-from relucert.search.prediction import Correction, HiddenShares
+from relucert.search.prediction import Correction, RelativeWidths
 from relucert.search.root import Curve, PredictedMargin
 from relucert.search.shells import NEARBY, ShellBounds
 
@@ -45,16 +45,16 @@ class SearchBatch:
     experience: Experience
     reporter: Reporter
     problem: Problem
-    known: HiddenShares | ShellBounds  # of the bounds evaluated last, or of what other searches taught
+    known: RelativeWidths | ShellBounds  # of the bounds evaluated last, or of what other searches taught
     correction: Correction
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
     proving: Tensor  # whether that evaluation is the proving one
     root: Tensor  # the predicted radius
     slope: Tensor  # the margin's change with the radius there
-    doubt: Tensor  # by how much, relatively, the predicted radius may be off
+    relative_error: Tensor  # by how much, relatively, the predicted radius may be off
     distance: Tensor  # of the last evaluation from the one before, in logarithms
-    mistrust: Tensor  # the same, as a share of its distance from the last evaluation
+    error_rate: Tensor  # the same, as a share of its distance from the last evaluation
     best: Tensor  # the largest radius proven, 0: none yet
     ceiling: Tensor  # the smallest radius that failed to prove
     weakest: Tensor  # the row of the least margin at the best radius
@@ -73,7 +73,7 @@ class SearchBatch:
     guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended: list[HiddenShares | ShellBounds] = field(default_factory=list)
+    ended: list[RelativeWidths | ShellBounds] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
     ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
 
@@ -100,16 +100,16 @@ class SearchBatch:
             experience=experience,
             reporter=reporter,
             problem=problem,
-            known=known or evaluator.initial_shares(problem, guess, experience),
+            known=known or evaluator.initial_widths(problem, guess, experience),
             correction=Correction.none(count),
             index=torch.arange(count),
             radii=guess,
             proving=zeros > 0,
             root=first,
             slope=slopes.gather(1, weakest[:, None]).squeeze(1),
-            doubt=zeros + torch.inf,
+            relative_error=zeros + torch.inf,
             distance=zeros,
-            mistrust=zeros + experience.mistrust,
+            error_rate=zeros + experience.error_rate,
             best=zeros,
             ceiling=zeros + torch.inf,
             weakest=none,
@@ -161,7 +161,7 @@ class SearchBatch:
         """All rows in the order of where they vanish, to first order: (batch, rows)."""
         return (self.heights / -self.steepness).argsort(1)
 
-    def begin_with(self, known: HiddenShares | ShellBounds) -> None:
+    def begin_with(self, known: RelativeWidths | ShellBounds) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already."""
         if isinstance(known, ShellBounds):
             self.known = self.evaluator.of_rows(self.problem, self.heights, self.steepness, known)
@@ -169,21 +169,21 @@ class SearchBatch:
             self.known, self.guess = known, known.logs.exp()
 
     def _predict_first_root(self, guess: Tensor) -> None:
-        """Predicts the root from the shares that others taught; guess: where it may be, (batch,)."""
+        """Predicts the root from the relative widths that other searches taught; guess: where it may be, (batch,)."""
         predicted = PredictedMargin(self.evaluator, self.focused, self.known, self.correction)
         curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
         root = curve.root()
         usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
         self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
-        self.doubt = self._doubt()
+        self.relative_error = self._relative_error()
         self._choose()
 
-    def all_known(self) -> HiddenShares | ShellBounds:
+    def all_known(self) -> RelativeWidths | ShellBounds:
         """What is known of every question, once all have ended."""
         order = torch.cat(self.ended_index).argsort()
         shells = [known for known in self.ended if isinstance(known, ShellBounds)]
-        shares = [known for known in self.ended if isinstance(known, HiddenShares)]
-        return ShellBounds.merge(shells, order) if shells else HiddenShares.merge(shares, order)
+        widths = [known for known in self.ended if isinstance(known, RelativeWidths)]
+        return ShellBounds.merge(shells, order) if shells else RelativeWidths.merge(widths, order)
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -262,9 +262,9 @@ class SearchBatch:
         self._take_last()
         self._predict_root()
         moved = ((self.root - previous) / self.root).abs()
-        self._learn_mistrust(moved)
+        self._learn_error_rate(moved)
         by_structure = self.evaluator.smooth or self.exact_prediction or self.evaluator.shelled is not None
-        self.doubt = self._doubt() if by_structure else 2 * moved.square()
+        self.relative_error = self._relative_error() if by_structure else 2 * moved.square()
         self._choose()
 
     def _take_last(self, nearby: Tensor | None = None) -> None:
@@ -274,14 +274,14 @@ class SearchBatch:
             self.known = self.evaluator.told(self.problem, self.radii, self.last, self.known, nearby)
             self.last = None
 
-    def _learn_mistrust(self, moved: Tensor) -> None:
+    def _learn_error_rate(self, moved: Tensor) -> None:
         """Learns from how far, relatively, the last evaluation moved the prediction."""
         if self.rounds > 1:
-            self.experience.doubt(moved, self.distance)
+            self.experience.learn_error_rate(moved, self.distance)
             rate = (moved / self.distance.clamp(min=CLOSE)).nan_to_num(1.0).clamp(max=1.0)
-            self.mistrust = torch.maximum(self.mistrust, rate)
+            self.error_rate = torch.maximum(self.error_rate, rate)
 
-    def _doubt(self) -> Tensor:
+    def _relative_error(self) -> Tensor:
         """By how much, relatively, the predicted root may be off."""
         if self.exact_prediction:
             return torch.zeros_like(self.root)
@@ -289,14 +289,14 @@ class SearchBatch:
             return torch.full_like(self.root, torch.inf)
         if isinstance(self.known, ShellBounds):
             return torch.where(self.root < (1 + NEARBY) * self.known.radii, 0, torch.inf)
-        return self.mistrust * (self.root.log() - self.known.logs).abs()
+        return self.error_rate * (self.root.log() - self.known.logs).abs()
 
     def _choose(self) -> None:
         """The next radius, and whether to prove it, by the predicted root and how far it may be off."""
         tolerance = self.evaluator.tolerance
-        doubt = self.doubt.clamp(min=max(self.evaluator.noise, tolerance / 3))
-        self.proving = (doubt <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
-        aim = self.root * (1 - torch.where(self.proving, doubt * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
+        error = self.relative_error.clamp(min=max(self.evaluator.noise, tolerance / 3))
+        self.proving = (error <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
+        aim = self.root * (1 - torch.where(self.proving, error * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
         self.before = self.radii
         self.radii = torch.where(inside, aim, self._fallback()).clamp(max=2 * LIMIT)

@@ -24,7 +24,7 @@ from relucert.methods.table import suited_network
 from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.search.experience import Experience
-from relucert.search.prediction import TINIEST, Brackets, Correction, HiddenShares
+from relucert.search.prediction import TINIEST, Brackets, Correction, RelativeWidths
 from relucert.search.shells import ShellBounds
 
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
@@ -142,22 +142,22 @@ class Evaluator:
         guess = self.surrogate.margins(network, region, prop, hidden, arithmetic)
         return Evaluation(margins.double(), hidden, (margins.amin(1) - guess.amin(1)).double())
 
-    def initial_shares(self, problem: Problem, radii: Tensor, experience: Experience) -> HiddenShares:
-        """Shares as other searches taught them, said of these radii, (batch,); of values that no activation precedes
-        those of the problem's own regions, where they may differ."""
+    def initial_widths(self, problem: Problem, radii: Tensor, experience: Experience) -> RelativeWidths:
+        """Relative widths that other searches taught, said of these radii, (batch,); of values that no activation
+        precedes those of the problem's own regions, where they may differ."""
         growth = {value: torch.full_like(radii, exponent) for value, exponent in experience.growth.items()}
-        shares = HiddenShares(radii.log(), {}, growth)
+        widths = RelativeWidths(radii.log(), {}, growth)
         if self.recomputes:
-            return shares
+            return widths
         path = self._path(problem, radii[:, None])
         for value in path.network.preactivations:
-            taught = experience.shares.get(value)
+            taught = experience.widths.get(value)
             if taught is None or (problem.region.box is not None and not path.network.activation_depths[value]):
                 share = self._share_of_first_layer(path, value)
             else:
                 share = taught.to(self.quick.dtype).expand(len(radii), 2, path.network.sizes[value])
-            shares.shares[value] = share
-        return shares
+            widths.widths[value] = share
+        return widths
 
     def _share_of_first_layer(self, path: ReferencePath, value: int) -> Tensor:
         """How far a value that no activation precedes lies from its reference, as a share of its interval: (batch, 2,
@@ -168,9 +168,9 @@ class Evaluator:
         return torch.stack([reference - lower, upper - reference], 1) / outer.clamp(min=TINIEST)
 
     def told(
-        self, problem: Problem, radii: Tensor, evaluation: Evaluation, known: HiddenShares | ShellBounds,
+        self, problem: Problem, radii: Tensor, evaluation: Evaluation, known: RelativeWidths | ShellBounds,
         nearby: Tensor | None = None,
-    ) -> HiddenShares | ShellBounds:  # fmt: skip
+    ) -> RelativeWidths | ShellBounds:  # fmt: skip
         """What is known after an evaluation at radii, (batch,); nearby: where roots are near these, (batch,)."""
         if isinstance(known, ShellBounds):
             assert evaluation.constants is not None
@@ -199,7 +199,7 @@ class Evaluator:
         return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
     def predict(
-        self, problem: Problem, radii: Tensor, known: HiddenShares | ShellBounds, correction: Correction
+        self, problem: Problem, radii: Tensor, known: RelativeWidths | ShellBounds, correction: Correction
     ) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from predicted hidden bounds."""
         network, region, prop = self._candidates(problem, radii)

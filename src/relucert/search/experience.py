@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from relucert.network import Affine, Network
-from relucert.search.prediction import HiddenShares
+from relucert.search.prediction import RelativeWidths
 from relucert.search.shells import ShellBounds
 
 SHARE = 3.0  # shares are guessed to be this over the square root of how many products a neuron sums, at most 1
 GROWTH = 0.05  # the exponent with which shares are guessed to grow with the radius
-MISTRUST = 5e-3  # by how much a root may be off, as a share of how far it is from the evaluated radius
-LEAST_MISTRUST = 2e-3
+ERROR_RATE = 5e-3  # by how much a root may be off, as a share of how far it is from the evaluated radius
+LEAST_ERROR_RATE = 2e-3
 MOST_NEURONS = 2**14  # of a layer whose shares are remembered one by one
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where a root is
 
@@ -29,67 +29,67 @@ class Experience:
 
     Attributes:
         first_share: The radius, as a share of the first-order radius.
-        mistrust: By how much a predicted root is off, as a share of how far it is from the evaluated radius.
-        shares: By value, the shares of its neurons (see `HiddenShares`), (size,) or (1,).
+        error_rate: By how much a predicted root is off, as a share of how far it is from the evaluated radius.
+        widths: By value, the relative widths of its neurons (see `RelativeWidths`), (size,) or (1,).
         growth: By value, the exponent with which they grow with the radius.
     """
 
     first_share: float
-    mistrust: float = MISTRUST
-    shares: dict[int, Tensor] = field(default_factory=dict)
+    error_rate: float = ERROR_RATE
+    widths: dict[int, Tensor] = field(default_factory=dict)
     growth: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def none(cls, network: Network) -> Experience:
         """Guesses from the sizes of the network alone."""
         depths = network.activation_depths
-        shares, growth = {}, {}
+        widths, growth = {}, {}
         for value in network.preactivations:
             if depths[value]:
                 operation = network.node(value).operation
                 terms = operation.terms if isinstance(operation, Affine) else 1
-                shares[value] = torch.tensor([min(1.0, SHARE / math.sqrt(max(1, terms)))])
+                widths[value] = torch.tensor([min(1.0, SHARE / math.sqrt(max(1, terms)))])
             growth[value] = GROWTH if depths[value] else 0.0
-        return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), shares=shares, growth=growth)
+        return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), widths=widths, growth=growth)
 
-    def learn(self, known: HiddenShares | ShellBounds, shares: Tensor) -> None:
+    def learn(self, known: RelativeWidths | ShellBounds, shares: Tensor) -> None:
         """Learns from one search.
 
         Args:
             known: Of its last evaluations.
             shares: The radii that it ended with, as shares of the first-order radii: (batch,).
         """
-        if isinstance(known, HiddenShares):
-            for value, numbers in known.shares.items():
+        if isinstance(known, RelativeWidths):
+            for value, numbers in known.widths.items():
                 logs = numbers.clamp(min=1e-6).log().mean((0, 1))
                 kept = logs if len(logs) <= MOST_NEURONS else logs.mean(0, keepdim=True)
-                self.shares[value] = kept.exp().nan_to_num(1.0).float()
+                self.widths[value] = kept.exp().nan_to_num(1.0).float()
                 self.growth[value] = float(known.growth[value].mean())
         finite = shares[shares.isfinite() & (shares > 0)]
         if len(finite):
             self.first_share = float(finite.log().mean().exp())
 
-    def doubt(self, moved: Tensor, distances: Tensor) -> None:
+    def learn_error_rate(self, moved: Tensor, distances: Tensor) -> None:
         """Learns how far predictions are off.
 
         moved: By how much, relatively, an evaluation moved the predicted roots, (batch,); distances: how far it was
         from the one before, in logarithms.
         """
-        seen = distances > LEAST_MISTRUST
+        seen = distances > LEAST_ERROR_RATE
         if bool(seen.any()):
             rates = (moved[seen] / distances[seen]).nan_to_num(0.0, 0.0, 0.0)
-            self.mistrust = max(LEAST_MISTRUST, float(rates.mean()))
+            self.error_rate = max(LEAST_ERROR_RATE, float(rates.mean()))
 
     def to_json(self) -> str:
-        shares = {value: base64.b64encode(numbers.numpy().tobytes()).decode() for value, numbers in self.shares.items()}
-        return json.dumps([self.first_share, self.mistrust, sorted(shares.items()), sorted(self.growth.items())])
+        widths = {value: base64.b64encode(numbers.numpy().tobytes()).decode() for value, numbers in self.widths.items()}
+        return json.dumps([self.first_share, self.error_rate, sorted(widths.items()), sorted(self.growth.items())])
 
     @classmethod
     def from_json(cls, text: str) -> Experience:
         """Raises ValueError where the text is not one of `to_json`, as an earlier version's is not."""
-        first_share, mistrust, shares, growth = json.loads(text)
+        first_share, error_rate, widths, growth = json.loads(text)
         tensors = {
             value: torch.from_numpy(np.frombuffer(base64.b64decode(numbers), np.float32).copy())
-            for value, numbers in shares
+            for value, numbers in widths
         }
-        return cls(first_share, mistrust, tensors, dict(growth))
+        return cls(first_share, error_rate, tensors, dict(growth))

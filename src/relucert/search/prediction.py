@@ -126,18 +126,18 @@ class Brackets:
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenShares:
+class RelativeWidths:
     """Where hidden bounds lie between their brackets, at one radius of each question.
 
     Attributes:
         logs: The logarithms of the radii, (batch,).
-        shares: By value, of the bounds below and above the reference: (batch, 2, size).
-        growth: By value, the exponent with which shares grow with the radius: (batch,).
+        widths: By value, of the bounds below and above the reference: (batch, 2, size).
+        growth: By value, the exponent with which these grow with the radius: (batch,).
         own: Whether an evaluation of the same questions told them.
     """
 
     logs: Tensor
-    shares: dict[int, Tensor]
+    widths: dict[int, Tensor]
     growth: dict[int, Tensor]
     own: bool = False
 
@@ -146,14 +146,14 @@ class HiddenShares:
         candidate. The path takes them."""
         brackets = Brackets(path)
         for value in path.network.preactivations:
-            share = self._shares_at(value, radii)
+            share = self._widths_at(value, radii)
             path.bounds[value] = _between(path.reference(value), *brackets.of(value), share)
         return path.bounds
 
     def evaluated(
         self, path: ReferencePath, radii: Tensor, hidden: Bounds, tight: Mapping[int, Tensor]
-    ) -> HiddenShares:
-        """The shares that an evaluation tells.
+    ) -> RelativeWidths:
+        """The relative widths that an evaluation tells.
 
         Args:
             path: Its regions, without bounds.
@@ -162,12 +162,12 @@ class HiddenShares:
             tight: By value, which lower and upper bounds are as tight as the method gives them, (batch, 2, size); of
                 values that are missing, all are.
         """
-        brackets, shares, growth = Brackets(path), {}, {}
+        brackets, widths, growth = Brackets(path), {}, {}
         step = radii.log() - self.logs
         apart = (step.abs() > CLOSE) & self.own
         for value in path.network.preactivations:
             inner, outer = brackets.of(value)
-            expected, reference = self._shares_at(value, radii[:, None]), path.reference(value)
+            expected, reference = self._widths_at(value, radii[:, None]), path.reference(value)
             share, growth[value] = expected, self.growth[value]
             if value in hidden:
                 lower, upper = hidden[value]
@@ -185,22 +185,22 @@ class HiddenShares:
                 change = torch.where(apart, mean.double() / torch.where(apart, step, 1), 0)
                 growth[value] = (growth[value] + change).clamp(-STEEPEST, STEEPEST)
             path.bounds[value] = _between(reference, inner, outer, share)
-            shares[value] = share
-        return replace(self, logs=radii.log(), shares=shares, growth=growth, own=True)
+            widths[value] = share
+        return replace(self, logs=radii.log(), widths=widths, growth=growth, own=True)
 
-    def _shares_at(self, value: int, radii: Tensor) -> Tensor:
-        """The shares at candidate radii, (batch, candidates): (batch * candidates, 2, size)."""
+    def _widths_at(self, value: int, radii: Tensor) -> Tensor:
+        """The relative widths at candidate radii, (batch, candidates): (batch * candidates, 2, size)."""
         steps = radii.log() - self.logs[:, None]
-        factors = (self.growth[value][:, None] * steps).exp().to(self.shares[value].dtype)
-        return (factors[..., None, None] * self.shares[value][:, None]).flatten(0, 1)
+        factors = (self.growth[value][:, None] * steps).exp().to(self.widths[value].dtype)
+        return (factors[..., None, None] * self.widths[value][:, None]).flatten(0, 1)
 
-    def select(self, members: Tensor) -> HiddenShares:
-        shares = {value: tensor[members] for value, tensor in self.shares.items()}
+    def select(self, members: Tensor) -> RelativeWidths:
+        widths = {value: tensor[members] for value, tensor in self.widths.items()}
         growth = {value: tensor[members] for value, tensor in self.growth.items()}
-        return HiddenShares(self.logs[members], shares, growth, self.own)
+        return RelativeWidths(self.logs[members], widths, growth, self.own)
 
     @classmethod
-    def merge(cls, batches: Sequence[HiddenShares], order: Tensor) -> HiddenShares:
+    def merge(cls, batches: Sequence[RelativeWidths], order: Tensor) -> RelativeWidths:
         """Joins batches, reordered by `order`."""
 
         def joined(tensors: Sequence[Tensor]) -> Tensor:
@@ -209,7 +209,7 @@ class HiddenShares:
         first = batches[0]
         return cls(
             joined([batch.logs for batch in batches]),
-            {value: joined([batch.shares[value] for batch in batches]) for value in first.shares},
+            {value: joined([batch.widths[value] for batch in batches]) for value in first.widths},
             {value: joined([batch.growth[value] for batch in batches]) for value in first.growth},
             first.own,
         )

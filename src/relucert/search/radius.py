@@ -1,8 +1,8 @@
 """The one radius search: the largest radius at which a method proves every margin of a property positive.
 
 Evaluating a method is costly, so few evaluations are spent. Each yields the bounds of every hidden neuron at one
-radius, from which those at other radii are predicted layer by layer (`HiddenShares`), and the method's cheap last step
-turns them into a predicted margin, whose root is the radius to try next. Searches of one network teach each other
+radius, from which those at other radii are predicted layer by layer (`RelativeWidths`), and the method's cheap last
+step turns them into a predicted margin, whose root is the radius to try next. Searches of one network teach each other
 where to begin, so that mostly one evaluation in float32 and the proof are enough. Predictions only choose where to
 look: the answer is a radius that passed, checked in the arithmetic asked for, and the search closes even where
 predictions are wrong.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluator
-from relucert.search.prediction import Correction, HiddenShares
+from relucert.search.prediction import Correction, RelativeWidths
 from relucert.search.shells import ShellBounds
 
 SECTIONINGS = 5  # at the most, to bring out a predicted root
@@ -21,12 +21,12 @@ SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
 ROUGH = 0.3  # the same, before the first evaluation
 SHARPEST = 1e-3  # the same, where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
-DISTANT = (0.06, 0.25, 0.56, 0.999)  # relative steps, below the last radius, to look at otherwise; above it three times
-AROUND = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
-NEARBY = (0.996, 1.004)  # the same, where it is nearly known
-BEYOND = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)  # the same, where the root is not there
-WITHIN = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
-CLOSELY = (-0.05, 0.05)  # the same, where predictions are nearly exact but not cheap
+COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
+INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
+CLOSE_FACTORS = (0.996, 1.004)  # the same, where it is nearly known
+FAR_FACTORS = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)  # the same, where the root is not there
+BRACKET_STEPS = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
+CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # the same, where predictions are nearly exact but not cheap
 
 
 class Curve(NamedTuple):
@@ -85,7 +85,7 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    known: HiddenShares | ShellBounds
+    known: RelativeWidths | ShellBounds
     correction: Correction
     offset: Tensor | float = 0.0
 
@@ -106,9 +106,9 @@ class PredictedMargin:
             exact: Whether predictions are, so that the root is worth knowing closely.
         """
         centre = Curve(torch.zeros_like(guess), heights)
-        curve = self._section(guess * torch.tensor(AROUND, dtype=torch.float64), centre)
+        curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64), centre)
         if not bool(curve.crossed.all()):
-            curve = self._section(guess * torch.tensor(BEYOND, dtype=torch.float64), centre)
+            curve = self._section(guess * torch.tensor(FAR_FACTORS, dtype=torch.float64), centre)
         return self._sharpened(curve, SHARPEST if exact else ROUGH)
 
     def near_root(self, last: Curve, step: Tensor, shares: tuple[float, ...]) -> Curve:
@@ -119,7 +119,7 @@ class PredictedMargin:
             step: From its radius to the root, as guessed: (batch, 1).
             shares: Of that step, where to look first.
         """
-        distant = torch.tensor(DISTANT, dtype=torch.float64)
+        distant = torch.tensor(COARSE_STEPS, dtype=torch.float64)
         far = last.radii * torch.where(last.margins > 0, 1 + 3 * distant, 1 - distant)
         near = last.radii + step * torch.tensor(shares, dtype=torch.float64)
         curve = self._section(torch.where(step.abs() < NEAR * last.radii, near, far), last)
@@ -129,12 +129,12 @@ class PredictedMargin:
 
     def around(self, guess: Tensor, sharpness: float) -> Curve:
         """Margins around the root where it is near a guess, (batch, 1), as closely as its bracket shall be sharp."""
-        curve = self._section(guess * torch.tensor(NEARBY, dtype=torch.float64))
+        curve = self._section(guess * torch.tensor(CLOSE_FACTORS, dtype=torch.float64))
         if not bool(curve.crossed.all()):
-            curve = self._section(guess * torch.tensor(AROUND, dtype=torch.float64))
-        return self._sharpened(curve, sharpness, CLOSELY)
+            curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64))
+        return self._sharpened(curve, sharpness, CLOSE_BRACKET_STEPS)
 
-    def _sharpened(self, curve: Curve, sharpness: float, within: tuple[float, ...] = WITHIN) -> Curve:
+    def _sharpened(self, curve: Curve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS) -> Curve:
         """The same margins, more closely around the root until their bracket is as sharp."""
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()

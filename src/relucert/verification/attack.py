@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.attacks.pursuit import annealed
+from relucert.attacks.objective import annealed
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.inputs.loading.runtime import own_precision
 from relucert.network import Network
@@ -52,16 +52,16 @@ class BoxAttack:
         self.pace = 0.0  # the seconds that the last gradients took
         self.precision = own_precision(self.network)
         self.low, self.high = self.stated.box.cast(self.precision)
-        self.crowd = max(1, MOST_NUMBERS // sum(self.network.sizes))
+        self.batch_size = max(1, MOST_NUMBERS // sum(self.network.sizes))
         owners = self.stated.tables[3]
         self.members = [(owners == number).nonzero().flatten() for number in range(len(self.stated.violations))]
 
     def candidates(self) -> Iterator[Tensor]:
         """Points (count, size) worth checking, round after round."""
         for number, effort in enumerate(ROUNDS):
-            if number and effort.samples * effort.steps > 64 * self.crowd:
-                effort = Round(self.crowd, 8, effort.steps)
-            samples = self._samples(min(effort.samples, self.crowd))
+            if number and effort.samples * effort.steps > 64 * self.batch_size:
+                effort = Round(self.batch_size, 8, effort.steps)
+            samples = self._samples(min(effort.samples, self.batch_size))
             try:
                 missed = self._missed(samples)
             except TimeUp:

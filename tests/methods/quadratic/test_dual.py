@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relucert.methods.quadratic.dual import DualPoint, Weights, evaluate, gradient
-from tests.methods.quadratic.scenes import joint_for, random_point, scene_of
+from tests.methods.quadratic.linearised import joint_for, linearise, random_point
 
 STEP = 1e-6
 
@@ -17,15 +17,15 @@ STEP = 1e-6
 @pytest.mark.parametrize("norm", [2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("name", ["three layers", "residual", "image residual", "rectified input"])
 def test_gradients_are_those_of_differences(name: str, norm: float) -> None:
-    network, scene, _ = scene_of(name, norm)
+    network, linearised, _ = linearise(name, norm)
     generator = torch.Generator().manual_seed(5)
     forms = torch.randn(2, network.classes, generator=generator).double()
-    heights, weights = torch.zeros(2).double(), joint_for(scene, 1).map(lambda part: part.repeat(2, 1))
-    point = random_point(scene, 2, 0.1, generator)
-    slope = gradient(scene, weights, point, evaluate(scene, forms, heights, weights, point))
+    heights, weights = torch.zeros(2).double(), joint_for(linearised, 1).map(lambda part: part.repeat(2, 1))
+    point = random_point(linearised, 2, 0.1, generator)
+    slope = gradient(linearised, weights, point, evaluate(linearised, forms, heights, weights, point))
 
     def bounds(moved: DualPoint, by: Weights = weights) -> Tensor:
-        return evaluate(scene, forms, heights, by, moved).bounds
+        return evaluate(linearised, forms, heights, by, moved).bounds
 
     def check(part: Tensor, derivative: Tensor, change: Callable[[Tensor], Tensor]) -> None:
         way = torch.randn(part.shape, generator=generator).double()
@@ -33,7 +33,7 @@ def test_gradients_are_those_of_differences(name: str, norm: float) -> None:
         torch.testing.assert_close(rise, (way * derivative).sum(1), rtol=1e-3, atol=1e-4)
 
     check(point.inputs, slope.point.inputs, lambda by: bounds(DualPoint(point.shares, point.inputs + by, point.errors)))
-    for value in scene.neurons:
+    for value in linearised.neurons:
         check(
             point.shares[value], slope.point.shares[value],
             lambda by, value=value: bounds(  # type: ignore[misc]

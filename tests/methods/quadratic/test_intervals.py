@@ -21,7 +21,7 @@ from relucert.methods.quadratic.feasible import feasible_joint, is_joint
 from relucert.methods.quadratic.intervals import Tightened, prefix_of, tightened
 from relucert.methods.sdp import Curve
 from relucert.network import Network
-from tests.methods.quadratic.scenes import NAMES, joint_for, scene_of
+from tests.methods.quadratic.linearised import NAMES, joint_for, linearise
 from tests.nets import NETWORKS, centres, mlp
 from tests.regions import LIMITS
 
@@ -123,13 +123,13 @@ def test_a_prefix_computes_the_value_that_it_ends_at() -> None:
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_are_made_feasible_by_little_and_only_if_they_are_numbers(name: str) -> None:
-    _, scene, _ = scene_of(name, 2.0)
-    weights = joint_for(scene, 1)
+    _, linearised, _ = linearise(name, 2.0)
+    weights = joint_for(linearised, 1)
     for factor in (1e-3, 1.0, 1e3):  # too small ones are raised, too large ones lowered
-        found = feasible_joint(scene, weights.inflated(torch.tensor([factor], dtype=torch.float64)))
+        found = feasible_joint(linearised, weights.inflated(torch.tensor([factor], dtype=torch.float64)))
         assert found is not None
-        assert is_joint(scene, found)
-        assert not is_joint(scene, found.inflated(torch.tensor([0.999], dtype=torch.float64)))
+        assert is_joint(linearised, found)
+        assert not is_joint(linearised, found.inflated(torch.tensor([0.999], dtype=torch.float64)))
 
     def spoilt(number: float) -> Weights:
         def change(part: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def test_weights_are_made_feasible_by_little_and_only_if_they_are_numbers(name: 
         return weights.map(change)
 
     for number in (math.nan, math.inf, -1.0):
-        assert feasible_joint(scene, spoilt(number)) is None
+        assert feasible_joint(linearised, spoilt(number)) is None
 
 
 def test_short_numbers_have_24_bits() -> None:
@@ -177,7 +177,7 @@ def test_what_can_not_be_tightened_keeps_its_interval(monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(intervals._Layer, "climb", broken)
+    monkeypatch.setattr(intervals._Layer, "ascent", broken)
     network = mlp(*DEEP).cast(torch.float64)
     bounds, found = both(network, Region.around(centres(network, 1), 0.5, "inf"))
     assert not found.proofs

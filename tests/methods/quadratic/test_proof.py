@@ -15,23 +15,23 @@ from relucert.methods.quadratic import composed as composed_module
 from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.feasible import is_composed, is_joint
-from relucert.methods.quadratic.proof import Ground, prove_margins
-from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
+from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
 from relucert.network import find_inference
-from tests.methods.quadratic.scenes import NAMES, composed_for, joint_for, random_point, scene_of, true_vectors
+from tests.methods.quadratic.linearised import NAMES, composed_for, joint_for, linearise, random_point, true_vectors
 from tests.nets import NORMS
 from tests.regions import LIMITS, samples
 
 
-def largest_violation(scene: Scene, weights: Weights, count: int, seed: int) -> float:
+def largest_violation(linearised: LinearisedNetwork, weights: Weights, count: int, seed: int) -> float:
     """By how much, relatively, `sum P dz^2` exceeds `D v^2` at the worst of some points and of free vectors."""
     generator = torch.Generator().manual_seed(seed)
-    inputs, errors, _ = true_vectors(scene, samples(scene.region, 0, count, generator))
-    free = torch.randn(count, len(scene.radii), generator=generator).double()
+    inputs, errors, _ = true_vectors(linearised, samples(linearised.region, 0, count, generator))
+    free = torch.randn(count, len(linearised.radii), generator=generator).double()
     loose = {value: torch.randn(count, part.shape[1], generator=generator).double() for value, part in errors.items()}
     worst = -torch.inf
     for vectors, parts in ((inputs, errors), (free, loose)):
-        moved = scene.forward(vectors, parts)
+        moved = linearised.forward(vectors, parts)
         left = sum((weights.deviations[value] * part.square()).sum(1) for value, part in moved.items())
         right = (weights.inputs * vectors.square()).sum(1)
         right = right + sum((weight * parts[value].square()).sum(1) for value, weight in weights.errors.items())
@@ -43,39 +43,39 @@ def largest_violation(scene: Scene, weights: Weights, count: int, seed: int) -> 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sampled
 def test_no_vector_violates_a_certificate(name: str, norm: float) -> None:
-    _, scene, _ = scene_of(name, norm)
-    composed, own = composed_for(scene, 1), joint_for(scene, 2)
-    assert is_composed(scene, composed)
-    assert is_joint(scene, own)
-    assert is_joint(scene, composed.weights) or not all(map(len, scene.neurons.values()))
-    assert largest_violation(scene, composed.weights, 300, 3) <= 1e-12
-    assert largest_violation(scene, own, 300, 4) <= 1e-12
+    _, linearised, _ = linearise(name, norm)
+    composed, own = composed_for(linearised, 1), joint_for(linearised, 2)
+    assert is_composed(linearised, composed)
+    assert is_joint(linearised, own)
+    assert is_joint(linearised, composed.weights) or not all(map(len, linearised.neurons.values()))
+    assert largest_violation(linearised, composed.weights, 300, 3) <= 1e-12
+    assert largest_violation(linearised, own, 300, 4) <= 1e-12
 
 
-def exact_norms(scene: Scene, composed: Composed) -> Composed:
+def exact_norms(linearised: LinearisedNetwork, composed: Composed) -> Composed:
     """The same with norms that are no larger than needed, as far down as the last layer alone decides."""
     from relucert.methods.quadratic.composed import norm, source_columns
 
-    last = scene.network.preactivations[-1]
-    roots = torch.zeros_like(scene.stable[last])
-    roots[scene.neurons[last].index] = composed.weights.deviations[last][0].sqrt()
+    last = linearised.network.preactivations[-1]
+    roots = torch.zeros_like(linearised.stable[last])
+    roots[linearised.neurons[last].index] = composed.weights.deviations[last][0].sqrt()
     norms = dict(composed.norms)
-    for source in scene.passes.sources(last):
-        columns = source_columns(scene, source, {})
-        norms[last, source] = norm(scene, last, source, roots, columns, torch.Generator().manual_seed(9))
+    for source in linearised.passes.sources(last):
+        columns = source_columns(linearised, source, {})
+        norms[last, source] = norm(linearised, last, source, roots, columns, torch.Generator().manual_seed(9))
     return replace(composed, norms=norms)
 
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional", "image residual"])
 def test_norms_too_small_are_refused(name: str) -> None:
-    _, scene, _ = scene_of(name, 2.0)
-    composed = composed_for(scene, 1)
-    tight = exact_norms(scene, composed)
-    last = scene.network.preactivations[-1]
-    for source in scene.passes.sources(last):
+    _, linearised, _ = linearise(name, 2.0)
+    composed = composed_for(linearised, 1)
+    tight = exact_norms(linearised, composed)
+    last = linearised.network.preactivations[-1]
+    for source in linearised.passes.sources(last):
         for factor, fine in ((1.0001, True), (0.999, False)):
             norms = {**composed.norms, (last, source): tight.norms[last, source] * factor}
-            assert is_composed(scene, replace(composed, norms=norms)) == fine
+            assert is_composed(linearised, replace(composed, norms=norms)) == fine
 
 
 def spoilt(weights: Weights, part: str, number: float) -> Weights:
@@ -94,37 +94,37 @@ def spoilt(weights: Weights, part: str, number: float) -> Weights:
 @pytest.mark.parametrize("part", ["deviations", "errors", "inputs"])
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_that_are_no_numbers_are_refused(name: str, part: str, number: float) -> None:
-    _, scene, _ = scene_of(name, float("inf"))
-    own, composed = joint_for(scene, 2), composed_for(scene, 1)
-    assert not is_joint(scene, spoilt(own, part, number))
-    assert not is_composed(scene, replace(composed, weights=spoilt(composed.weights, part, number)))
+    _, linearised, _ = linearise(name, float("inf"))
+    own, composed = joint_for(linearised, 2), composed_for(linearised, 1)
+    assert not is_joint(linearised, spoilt(own, part, number))
+    assert not is_composed(linearised, replace(composed, weights=spoilt(composed.weights, part, number)))
 
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_too_small_or_too_large_are_refused(name: str) -> None:
-    _, scene, _ = scene_of(name, float("inf"))
-    own, composed = joint_for(scene, 2), composed_for(scene, 1)
-    assert is_joint(scene, own)
-    assert not is_joint(scene, own.inflated(torch.tensor([0.98]).double()))
+    _, linearised, _ = linearise(name, float("inf"))
+    own, composed = joint_for(linearised, 2), composed_for(linearised, 1)
+    assert is_joint(linearised, own)
+    assert not is_joint(linearised, own.inflated(torch.tensor([0.98]).double()))
     raised = {value: 1.02 * part for value, part in own.deviations.items()}
-    assert not is_joint(scene, replace(own, deviations=raised))
-    assert is_composed(scene, composed)
+    assert not is_joint(linearised, replace(own, deviations=raised))
+    assert is_composed(linearised, composed)
     half = composed.weights.inflated(torch.tensor([0.5]).double())
-    assert not is_composed(scene, replace(composed, weights=half))
+    assert not is_composed(linearised, replace(composed, weights=half))
     shares = {pair: 1.01 * share for pair, share in composed.shares.items()}
-    assert not is_composed(scene, replace(composed, shares=shares))
+    assert not is_composed(linearised, replace(composed, shares=shares))
 
 
 @pytest.mark.parametrize("unit", [1.0, 2.0**-500, 2.0**-560])
 def test_no_product_that_underflows_makes_a_norm_enough(unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Norms of weights without what ReLUs carry on are too small, in whatever unit weights are counted."""
-    _, scene, _ = scene_of("five layers", 2.0, radius=2.0)
+    _, linearised, _ = linearise("five layers", 2.0, radius=2.0)
     with monkeypatch.context() as patch:
         patch.setattr(composed_module, "carried", lambda neurons, total, errors: torch.zeros_like(errors))
-        short = composed_for(scene, 1)
+        short = composed_for(linearised, 1)
     norms = {pair: norm * unit for pair, norm in short.norms.items()}
     weights = short.weights.times(torch.tensor([unit], dtype=torch.float64))
-    assert not is_composed(scene, replace(short, weights=weights, norms=norms))
+    assert not is_composed(linearised, replace(short, weights=weights, norms=norms))
 
 
 @pytest.mark.parametrize("limits", [None, *LIMITS])
@@ -132,22 +132,22 @@ def test_no_product_that_underflows_makes_a_norm_enough(unit: float, monkeypatch
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sampled
 def test_margins_hold_whatever_the_dual_variables_are(name: str, norm: float, limits: str | None) -> None:
-    network, scene, bounds = scene_of(name, norm, limits)
+    network, linearised, bounds = linearise(name, norm, limits)
     generator = torch.Generator().manual_seed(6)
     forms, offsets = (
         torch.randn(3, network.classes, generator=generator).double(),
         torch.tensor([0.0, -0.5, 2.0]).double(),
     )
-    points = samples(scene.region, 0, 400, generator)
+    points = samples(linearised.region, 0, 400, generator)
     values = (network(points) @ forms.T + offsets).amin(0)
-    ground, weights = Ground.of(scene, bounds), joint_for(scene, 2)
-    assert is_joint(scene, weights)
+    rigorous, weights = RigorousLinearisation.of(linearised, bounds), joint_for(linearised, 2)
+    assert is_joint(linearised, weights)
     best = torch.full((3,), -torch.inf).double()
     for size in (0.0, 1e-3, 0.1, 1.0, 1e3):
         for factor in (1e-6, 1e-2, 1.0):
-            point = random_point(scene, 3, size, generator)
+            point = random_point(linearised, 3, size, generator)
             scaled = weights.times(torch.tensor([factor]).double())
-            found = prove_margins(ground, forms, offsets, scaled, point).bounds
+            found = prove_margins(rigorous, forms, offsets, scaled, point).bounds
             assert bool((found <= values).all())
             best = torch.maximum(best, found)
     assert bool((best > -torch.inf).all())
@@ -155,26 +155,32 @@ def test_margins_hold_whatever_the_dual_variables_are(name: str, norm: float, li
 
 @pytest.mark.parametrize("name", ["three layers", "convolutional", "residual"])
 def test_noise_of_an_evaluation_costs_a_little(name: str) -> None:
-    network, scene, _ = scene_of(name, float("inf"))
+    network, linearised, _ = linearise(name, float("inf"))
     noisy = network.cast(torch.float32).evaluated_in(find_inference("float32")).cast(torch.float64)
-    wide = hidden_bounds(noisy, scene.region, CROWN, RIGOROUS)
-    other = Scene.of(noisy, scene.region, wide)
+    wide = hidden_bounds(noisy, linearised.region, CROWN, RIGOROUS)
+    other = LinearisedNetwork.of(noisy, linearised.region, wide)
     generator = torch.Generator().manual_seed(7)
     forms, offsets = torch.randn(2, network.classes, generator=generator).double(), torch.zeros(2).double()
     weights, point = joint_for(other, 2), random_point(other, 2, 0.0, generator)
-    exact = prove_margins(Ground.of(Scene.of(network, scene.region, wide), wide), forms, offsets, weights, point).bounds
-    found = prove_margins(Ground.of(other, wide), forms, offsets, weights, point).bounds
+    exact = prove_margins(
+        RigorousLinearisation.of(LinearisedNetwork.of(network, linearised.region, wide), wide),
+        forms,
+        offsets,
+        weights,
+        point,
+    ).bounds
+    found = prove_margins(RigorousLinearisation.of(other, wide), forms, offsets, weights, point).bounds
     assert bool((found < exact).all())
     assert bool((found > exact - 0.01 * (1 + exact.abs())).all())
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
 def test_spoilt_dual_variables_prove_nothing(number: float) -> None:
-    network, scene, bounds = scene_of("three layers", float("inf"))
+    network, linearised, bounds = linearise("three layers", float("inf"))
     forms, offsets = torch.ones(1, network.classes).double(), torch.zeros(1).double()
-    ground, weights = Ground.of(scene, bounds), joint_for(scene, 2)
-    fine = random_point(scene, 1, 0.0, torch.Generator())
-    assert float(prove_margins(ground, forms, offsets, weights, fine).bounds) > -torch.inf
+    rigorous, weights = RigorousLinearisation.of(linearised, bounds), joint_for(linearised, 2)
+    fine = random_point(linearised, 1, 0.0, torch.Generator())
+    assert float(prove_margins(rigorous, forms, offsets, weights, fine).bounds) > -torch.inf
     value = min(value for value, part in fine.errors.items() if part.numel())
 
     def spoil(part: Tensor) -> Tensor:
@@ -186,4 +192,4 @@ def test_spoilt_dual_variables_prove_nothing(number: float) -> None:
         DualPoint(fine.shares, fine.inputs, {**fine.errors, value: spoil(fine.errors[value])}),
     )
     for point in points:
-        assert float(prove_margins(ground, forms, offsets, weights, point).bounds) == -torch.inf
+        assert float(prove_margins(rigorous, forms, offsets, weights, point).bounds) == -torch.inf

@@ -32,7 +32,7 @@ from relucert.methods.programs import ProgramMethod
 from relucert.methods.solvers import proposer
 from relucert.methods.solvers.conic import Conic
 from relucert.methods.solvers.highs import Highs
-from relucert.methods.solvers.program import Array, Program, Sides, build
+from relucert.methods.solvers.program import Array, Program, RightHandSides, build
 from relucert.methods.solvers.solver import DualSolution, Unsolved
 from relucert.network import Network
 from relucert.search.end import SearchEnd
@@ -51,7 +51,7 @@ class Liar:
     def __init__(self, lie: str, program: Program) -> None:
         self.lie, self.size, self.random = lie, len(program.after), np.random.default_rng(0)
 
-    def change(self, sides: Sides) -> None:
+    def change(self, sides: RightHandSides) -> None:
         if self.lie == "refuses changes":
             raise ValueError("no")
 
@@ -196,7 +196,7 @@ def test_time_runs_out(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     network = NETWORKS[NAME]().cast(torch.float64)
     program = build(network, Region.around(centres(network, 1), 0.0, norm), 0)
     solver = Conic(program, 0.0) if norm == 2 else Highs(program, norm == 1, 0.0)
-    solver.change(program.sides(0.5, {}, 0))
+    solver.change(program.right_hand_sides(0.5, {}, 0))
     with pytest.raises(Unsolved, match=r"(?i)time"):
         solver.solve(program.forms[network.output][0])
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
@@ -213,7 +213,7 @@ def test_solvers_mind_the_deadline_around_them(norm: float) -> None:
     program = build(network, Region.around(centres(network, 1), 0.0, norm), 0)
     solver = Conic(program, 60.0) if norm == 2 else Highs(program, norm == 1, 60.0)
     bounds = hidden_bounds(network, Region.around(centres(network, 1), 0.5, norm), FAST_LIN, RIGOROUS)
-    solver.change(program.sides(0.5, bounds, 0))
+    solver.change(program.right_hand_sides(0.5, bounds, 0))
     cost = program.forms[network.output][0]
     with until(time.monotonic() - 1), pytest.raises(Unsolved, match=r"(?i)time"):
         solver.solve(cost)

@@ -15,7 +15,7 @@ from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.dual import DualPoint, Gradient, Weights, evaluate, gradient
 from relucert.methods.quadratic.joint import PowerIteration, Spectrum
-from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
 DECAY = (0.9, 0.99)
 SHARE_RATE = 0.06
@@ -33,16 +33,16 @@ CHECKED = 10  # steps between two looks at who is done
 class Layout:
     """Where variables are in a row of the table: slices of shares, centres and logarithms of weights."""
 
-    scene: Scene
+    linearised: LinearisedNetwork
     own: bool
 
     @property
     def _followed(self) -> list[int]:
-        return [value for value, neurons in self.scene.neurons.items() if neurons.following]
+        return [value for value, neurons in self.linearised.neurons.items() if neurons.following]
 
     @property
     def sizes(self) -> list[int]:
-        neurons, followed, inputs = self.scene.neurons, self._followed, len(self.scene.radii)
+        neurons, followed, inputs = self.linearised.neurons, self._followed, len(self.linearised.radii)
         every, errors = [len(its) for its in neurons.values()], [len(neurons[value]) for value in followed]
         weights = [*every, *errors, self.input_weights] if self.own else [1]
         return [*every, inputs, *errors, *weights]
@@ -50,19 +50,19 @@ class Layout:
     @property
     def input_weights(self) -> int:
         """One weight for all inputs where only the largest counts."""
-        return 1 if self.scene.region.norm.p <= 2 else len(self.scene.radii)
+        return 1 if self.linearised.region.norm.p <= 2 else len(self.linearised.radii)
 
     def point(self, table: Tensor) -> DualPoint:
         """The dual point of a table, or of gradients in its place, as views."""
         parts = table.split(self.sizes, 1)
-        layers, followed = list(self.scene.neurons), self._followed
+        layers, followed = list(self.linearised.neurons), self._followed
         shares = dict(zip(layers, parts, strict=False))
         errors = dict(zip(followed, parts[len(layers) + 1 :], strict=False))
         return DualPoint(shares, parts[len(layers)], errors)
 
     def logarithms(self, table: Tensor) -> Weights:
         """The logarithms of own weights, as views."""
-        layers, followed = list(self.scene.neurons), self._followed
+        layers, followed = list(self.linearised.neurons), self._followed
         parts = table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :]
         deviations = dict(zip(layers, parts, strict=False))
         errors = dict(zip(followed, parts[len(layers) :], strict=False))
@@ -70,18 +70,18 @@ class Layout:
 
     def rates(self) -> Tensor:
         """The step of every variable, (1, variables)."""
-        scene = self.scene
-        even = scene.radii.new_full((len(scene.radii),), scene.region.norm.even(len(scene.radii)))
-        followed = [scene.neurons[value] for value in self._followed]
+        linearised = self.linearised
+        even = linearised.radii.new_full((len(linearised.radii),), linearised.region.norm.even(len(linearised.radii)))
+        followed = [linearised.neurons[value] for value in self._followed]
         reach = [LOOSE * its.width * torch.maximum(-its.lower, its.upper) for its in followed]
-        shares = [torch.full((len(its),), SHARE_RATE) for its in scene.neurons.values()]
+        shares = [torch.full((len(its),), SHARE_RATE) for its in linearised.neurons.values()]
         centres = [CENTRE_RATE * part for part in (even, *reach)]
         rest = sum(self.sizes) - sum(map(len, shares)) - sum(map(len, centres))
         return torch.cat([*shares, *centres, torch.full((rest,), WEIGHT_RATE if self.own else FACTOR_RATE)])[None]
 
 
 @dataclass(eq=False)
-class Climb:
+class CertificateAscent:
     """The state of an ascent.
 
     Attributes:
@@ -101,8 +101,8 @@ class Climb:
     power: PowerIteration | None
 
     @property
-    def scene(self) -> Scene:
-        return self.layout.scene
+    def linearised(self) -> LinearisedNetwork:
+        return self.layout.linearised
 
     def weights(self) -> tuple[Weights, Spectrum | None]:
         """The weights of every form, and how own ones were made feasible."""
@@ -112,7 +112,7 @@ class Climb:
         spectrum = self.power.step(weights)
         return weights.inflated(spectrum.largest), spectrum
 
-    def climb(self, steps: int) -> None:
+    def ascend(self, steps: int) -> None:
         """So many steps, for all forms to their end."""
         adam, rates = Adam([self.table], DECAY, 1e-12), self.layout.rates()
         for step in range(steps):
@@ -123,8 +123,8 @@ class Climb:
         check_time()
         weights, spectrum = self.weights()
         point = self.layout.point(self.table)
-        found = evaluate(self.scene, self.forms, self.heights, weights, point)
-        slope = gradient(self.scene, weights, point, found)
+        found = evaluate(self.linearised, self.forms, self.heights, weights, point)
+        slope = gradient(self.linearised, weights, point, found)
         (way,) = adam.directions([torch.cat([point_gradient(slope), self._weight_gradient(slope, spectrum)], 1)])
         self.table.add_(way * rates)
         return found.bounds
@@ -139,11 +139,13 @@ class Climb:
             for _ in range(SETTLING):
                 self.power.step(weights)
         weights, _ = self.weights()
-        return evaluate(self.scene, self.forms, self.heights, weights, self.layout.point(self.table)).bounds, weights
+        return evaluate(
+            self.linearised, self.forms, self.heights, weights, self.layout.point(self.table)
+        ).bounds, weights
 
-    def select(self, rows: Tensor) -> Climb:
+    def select(self, rows: Tensor) -> CertificateAscent:
         power = None if self.power is None else self.power.select(rows)
-        return Climb(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)
+        return CertificateAscent(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)
 
 
 def point_gradient(slope: Gradient) -> Tensor:

@@ -11,7 +11,7 @@ A ReLU with the sum Q of the q pi / c of all layers that it leads to needs, neur
     Q (s dz + e)^2 <= D e^2 + (T - P) dz^2,    true for    T = P + Q s^2 D / (D - Q),  D > Q,
 
 and a stable one that is active T = Q. At the input D = Q. Only the norms need a proof.
-Which P, D and profiles are taken is a plan; `layered` has one whose numbers climb.
+Which P, D and profiles are taken is a plan; `layered` has one whose numbers an ascent chooses.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch import Tensor
 
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.dual import Weights
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 from relucert.methods.quadratic.passes import THE_INPUT
-from relucert.methods.quadratic.scene import Neurons, Scene
 
 VECTORS, ROUNDS = 2, 24  # of the estimate of a norm
 EXHAUSTED = 1e-4  # share of vectors that is left where all directions are known
@@ -53,7 +53,7 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Even:
+class UniformPlan:
     """The plan with the D for which T is least, and the P that this gains; all profiles are 1.
 
     counted: By layer, the weights that deviations are counted with besides, (count,) each.
@@ -88,11 +88,13 @@ class Composed:
     plan: Plan
 
 
-def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0]) -> Composed:
+def compose(
+    linearised: LinearisedNetwork, quick: LinearisedNetwork, plan: Plan, surplus: float = SURPLUSES[0]
+) -> Composed:
     """A composed certificate in float64.
 
     Args:
-        scene: In float64.
+        linearised: In float64.
         quick: The same for searches, where norms are estimated.
         plan: What to choose.
         surplus: Of every squared norm above its estimate.
@@ -100,17 +102,17 @@ def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0
     generator, profiles = torch.Generator().manual_seed(0), plan.profiles
     demanded: dict[int, Tensor] = {}
     deviations, errors, norms, shares = {}, {}, {}, {}
-    for value in reversed(scene.network.preactivations):
-        neurons = scene.neurons[value]
-        asked = demanded.get(value, torch.zeros_like(scene.stable[value]))
+    for value in reversed(linearised.network.preactivations):
+        neurons = linearised.neurons[value]
+        asked = demanded.get(value, torch.zeros_like(linearised.stable[value]))
         part, bound = plan.weights(value, neurons, asked[neurons.index])
         deviations[value] = part
         if neurons.following:
             errors[value] = bound
             part = part + carried(neurons, asked[neurons.index], bound)
-        whole = (asked * scene.stable[value]).index_copy(0, neurons.index, part)
+        whole = (asked * linearised.stable[value]).index_copy(0, neurons.index, part)
         found = {}
-        for source in scene.passes.sources(value):
+        for source in linearised.passes.sources(value):
             check_time()
             columns = source_columns(quick, source, profiles)
             roots = whole.sqrt().to(quick.radii.dtype)
@@ -120,8 +122,8 @@ def compose(scene: Scene, quick: Scene, plan: Plan, surplus: float = SURPLUSES[0
             norms[value, source] = max(square, TINIEST)
             shares[value, source] = (1 - ROOM) * lengths[source] / sum(lengths.values())
             number = norms[value, source] / shares[value, source]
-            demanded[source] = demanded.get(source, 0.0) + number * profile_of(scene, source, profiles)
-    inputs = demanded.get(THE_INPUT, scene.radii.new_zeros(1))
+            demanded[source] = demanded.get(source, 0.0) + number * profile_of(linearised, source, profiles)
+    inputs = demanded.get(THE_INPUT, linearised.radii.new_zeros(1))
     inputs = (1 + ROOM) * (inputs if THE_INPUT in profiles else inputs[:1])[None]
     rows = [{value: numbers[None] for value, numbers in part.items()} for part in (deviations, errors)]
     return Composed(Weights(rows[0], rows[1], inputs), norms, shares, plan)
@@ -135,14 +137,14 @@ def carried(neurons: Neurons, total: float | Tensor, error_weights: Tensor) -> T
 
 
 def norm(
-    scene: Scene, value: int, source: int, roots: Tensor, columns: Tensor, generator: torch.Generator
+    linearised: LinearisedNetwork, value: int, source: int, roots: Tensor, columns: Tensor, generator: torch.Generator
 ) -> float:  # fmt: skip
     """About the squared norm of `roots W columns`, W being the map from a source to a layer.
 
     By block Lanczos iterations: the largest norm over the span of all vectors so far.
     """
     start = torch.randn(VECTORS, len(roots), generator=generator, dtype=roots.dtype) * roots
-    block = scene.passes.local_transposed(value, start * roots)[source] * columns
+    block = linearised.passes.local_transposed(value, start * roots)[source] * columns
     basis, images = block.new_zeros(0, len(columns)), block.new_zeros(0, len(roots))
     rank = min(int((columns != 0).sum()), int((roots != 0).sum()))
     for _ in range(ROUNDS):
@@ -152,24 +154,24 @@ def norm(
         if len(basis) >= rank or not bool(block.norm() > EXHAUSTED * size):
             break
         block = torch.linalg.qr(block.T).Q.T
-        image = scene.passes.local(value, {source: block * columns}) * roots
+        image = linearised.passes.local(value, {source: block * columns}) * roots
         basis, images = torch.cat([basis, block]), torch.cat([images, image])
-        block = scene.passes.local_transposed(value, image * roots)[source] * columns
+        block = linearised.passes.local_transposed(value, image * roots)[source] * columns
     if not len(images) or not bool(images.isfinite().all()):
         return 0.0
     return float(torch.linalg.matrix_norm(images, 2)) ** 2
 
 
-def profile_of(scene: Scene, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
+def profile_of(linearised: LinearisedNetwork, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
     """pi of a source, (size,)."""
-    size = len(scene.radii) if source == THE_INPUT else scene.network.sizes[source]
-    return profiles.get(source, torch.ones((), dtype=torch.float64)).to(scene.radii.dtype).expand(size)
+    size = len(linearised.radii) if source == THE_INPUT else linearised.network.sizes[source]
+    return profiles.get(source, torch.ones((), dtype=torch.float64)).to(linearised.radii.dtype).expand(size)
 
 
-def source_columns(scene: Scene, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
+def source_columns(linearised: LinearisedNetwork, source: int, profiles: Mapping[int, Tensor]) -> Tensor:
     """What the columns of a source are multiplied with, (size,): radii of inputs; 0 for inactive neurons, 1 for others;
     over the root of the profile."""
-    roots = profile_of(scene, source, profiles).sqrt()
+    roots = profile_of(linearised, source, profiles).sqrt()
     if source == THE_INPUT:
-        return scene.radii / roots
-    return scene.stable[source].index_fill(0, scene.neurons[source].index, 1.0) / roots
+        return linearised.radii / roots
+    return linearised.stable[source].index_fill(0, linearised.neurons[source].index, 1.0) / roots

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.rigor import DOUBLE, Arithmetic
-from relucert.methods.quadratic.scene import Neurons, Scene
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 
 SMALLEST = 2.0**-900  # of weights other than 0: products with them do not underflow
 
@@ -207,36 +207,43 @@ Shares = Callable[[int, Tensor], Tensor]
 """From a layer and the coefficients g of its unstable ReLUs, (forms, count), to lambda / g."""
 
 
-def pull(scene: Scene, forms: Tensor, shares: Shares) -> Pulled:
+def pull(linearised: LinearisedNetwork, forms: Tensor, shares: Shares) -> Pulled:
     """Pulls forms on the output, (forms, classes), back to the input."""
     coefficients, links = {}, {}
 
     def choose(value: int, reached: Tensor) -> Tensor:
-        index = scene.neurons[value].index
+        index = linearised.neurons[value].index
         coefficients[value] = reached[:, index]
         links[value] = shares(value, coefficients[value]) * coefficients[value]
-        return (reached * scene.stable[value]).index_copy_(1, index, links[value])
+        return (reached * linearised.stable[value]).index_copy_(1, index, links[value])
 
-    inputs = scene.passes.backward(forms, choose, forms) * scene.radii
+    inputs = linearised.passes.backward(forms, choose, forms) * linearised.radii
     return Pulled(coefficients, links, inputs)
 
 
-def evaluate(scene: Scene, forms: Tensor, heights: Tensor, weights: Weights, point: DualPoint) -> Evaluated:
+def evaluate(
+    linearised: LinearisedNetwork, forms: Tensor, heights: Tensor, weights: Weights, point: DualPoint
+) -> Evaluated:
     """Dual bounds of forms on the output, (forms, classes), that have these values at the reference, (forms,)."""
-    pulled = pull(scene, forms, lambda value, _: point.shares[value])
-    return bound(scene, heights, weights, pulled, point, scene.forward(point.inputs, point.errors))
+    pulled = pull(linearised, forms, lambda value, _: point.shares[value])
+    return bound(linearised, heights, weights, pulled, point, linearised.forward(point.inputs, point.errors))
 
 
 def bound(
-    scene: Scene, heights: Tensor, weights: Weights, pulled: Pulled, point: DualPoint, middles: dict[int, Tensor]
+    linearised: LinearisedNetwork,
+    heights: Tensor,
+    weights: Weights,
+    pulled: Pulled,
+    point: DualPoint,
+    middles: dict[int, Tensor],
 ) -> Evaluated:
     """Dual bounds from pulled forms, and from `A t` by layer, (forms, count) each."""
     form = pulled.inputs + 2 * weights.inputs * point.inputs
-    farthest = -scene.region.norm.farthest(form, scene.walls)
-    squares = squares_bound(scene, weights.inputs, DOUBLE)
+    farthest = -linearised.region.norm.farthest(form, linearised.walls)
+    squares = squares_bound(linearised, weights.inputs, DOUBLE)
     bounds = heights + (form * farthest).sum(1) - squares - (weights.inputs * point.inputs.square()).sum(1)
     minima = {}
-    for value, neurons in scene.neurons.items():
+    for value, neurons in linearised.neurons.items():
         minima[value] = least(neurons, term(value, pulled, weights, middles[value], point))
         bounds = bounds + minima[value].value.sum(1)
     return Evaluated(bounds, pulled, middles, minima, farthest)
@@ -251,11 +258,11 @@ def term(value: int, pulled: Pulled, weights: Weights, middle: Tensor, point: Du
     )  # fmt: skip
 
 
-def squares_bound(scene: Scene, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
+def squares_bound(linearised: LinearisedNetwork, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
     """The most that a weighted sum of y^2 can be in the region: (forms,)."""
-    whole = weights.expand(len(weights), len(scene.radii))
-    bound = scene.region.norm.squares_bound(whole, arithmetic)
-    walls = scene.region.walls
+    whole = weights.expand(len(weights), len(linearised.radii))
+    bound = linearised.region.norm.squares_bound(whole, arithmetic)
+    walls = linearised.region.walls
     if walls is None:
         return bound
     within = (whole * walls.largest[0].square()).sum(-1)
@@ -279,23 +286,23 @@ class Gradient(NamedTuple):
         return Gradient(self.point, deviations, errors, self.inputs.sum(0, keepdim=True))
 
 
-def gradient(scene: Scene, weights: Weights, point: DualPoint, found: Evaluated) -> Gradient:
+def gradient(linearised: LinearisedNetwork, weights: Weights, point: DualPoint, found: Evaluated) -> Gradient:
     """The gradient in the dual point, and in the logarithms of the weights."""
     shares, middles, log_deviations, log_errors = {}, {}, {}, {}
 
     def activate(value: int, moved: Tensor) -> Tensor:
         """From the derivatives in lambda that come from before to those in g."""
-        index, minimum = scene.neurons[value].index, found.minima[value]
+        index, minimum = linearised.neurons[value].index, found.minima[value]
         link = moved[:, index] - minimum.deviation
         shares[value] = link * found.pulled.coefficients[value]
-        return (moved * scene.stable[value]).index_copy_(1, index, minimum.output + point.shares[value] * link)
+        return (moved * linearised.stable[value]).index_copy_(1, index, minimum.output + point.shares[value] * link)
 
-    scene.passes.forward(found.farthest * scene.radii, activate)
+    linearised.passes.forward(found.farthest * linearised.radii, activate)
     for value, minimum in found.minima.items():
         away = minimum.deviation - found.middles[value]
         middles[value] = -2 * weights.deviations[value] * away
         log_deviations[value] = weights.deviations[value] * away.square()
-    on_inputs, on_errors = scene.transposed(middles)
+    on_inputs, on_errors = linearised.transposed(middles)
     errors = {}
     for value, middle in point.errors.items():
         away = found.minima[value].error - middle
@@ -303,5 +310,5 @@ def gradient(scene: Scene, weights: Weights, point: DualPoint, found: Evaluated)
         log_errors[value] = -weights.errors[value] * away.square()
     away = found.farthest - point.inputs
     inputs = on_inputs + 2 * weights.inputs * away
-    ordered = {value: shares[value] for value in scene.neurons}
+    ordered = {value: shares[value] for value in linearised.neurons}
     return Gradient(DualPoint(ordered, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())

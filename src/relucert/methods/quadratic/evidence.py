@@ -35,7 +35,7 @@ class Evidence:
         """From rows that are proven; linear: those that the linear relaxation proves, (rows,)."""
         layers = {
             str(value): {"neurons": neurons.index.tolist(), "slopes": neurons.slope.tolist()}
-            for value, neurons in rows.scene.neurons.items()
+            for value, neurons in rows.linearised.neurons.items()
         }
         certificates: list[dict[str, Any]] = []
         numbers: dict[Composed | Joint, int] = {}

@@ -14,9 +14,9 @@ from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Weights
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.matrices import LocalMap, Matrix, local_maps, spatial_order
 from relucert.methods.quadratic.passes import THE_INPUT
-from relucert.methods.quadratic.scene import Scene
 from relucert.methods.quadratic.semidefinite import is_contraction
 from relucert.network import INPUT
 
@@ -28,23 +28,23 @@ WIDEST = 2.0**200  # of a profile, so that no product with it underflows that co
 SHORTEST = 2.0**-23  # relative room for rounding to 24 bits
 
 
-def is_joint(scene: Scene, weights: Weights) -> bool:
-    """Whether weights, one row of each, are proven to be feasible for A as `Scene.transposed` computes it.
+def is_joint(linearised: LinearisedNetwork, weights: Weights) -> bool:
+    """Whether weights, one row of each, are proven to be feasible for A as `LinearisedNetwork.transposed` computes it.
 
     `I - B B'` is semidefinite with `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0.
     """
-    matrix = _joint_matrix(scene, weights, deviation_map(scene))
+    matrix = _joint_matrix(linearised, weights, deviation_map(linearised))
     return matrix is not None and _is_short(matrix, 6)
 
 
-def feasible_joint(scene: Scene, weights: Weights, deviations: Tensor | None = None) -> Weights | None:
+def feasible_joint(linearised: LinearisedNetwork, weights: Weights, deviations: Tensor | None = None) -> Weights | None:
     """Weights with D times about the least number for which they are proven to be feasible; None: there is no proof.
 
     D is rounded up to 24 bits.
 
-    deviations: The scene's `deviation_map`, where it is known already.
+    deviations: Its `deviation_map`, where it is known already.
     """
-    matrix = _joint_matrix(scene, weights, deviation_map(scene) if deviations is None else deviations)
+    matrix = _joint_matrix(linearised, weights, deviation_map(linearised) if deviations is None else deviations)
     if matrix is None:
         return None
     square = _largest_square(matrix)
@@ -59,38 +59,39 @@ def feasible_joint(scene: Scene, weights: Weights, deviations: Tensor | None = N
     return None
 
 
-def deviation_map(scene: Scene) -> Tensor:
+def deviation_map(linearised: LinearisedNetwork) -> Tensor:
     """A: from inputs and errors to deviations, one row for each unstable neuron, (neurons, inputs and errors)."""
-    layers = _followed(scene)
-    width = len(scene.radii) + sum(len(scene.neurons[value]) for value in layers)
-    matrix = torch.empty(scene.unstable, width, dtype=torch.float64)
+    layers = _followed(linearised)
+    width = len(linearised.radii) + sum(len(linearised.neurons[value]) for value in layers)
+    matrix = torch.empty(linearised.unstable, width, dtype=torch.float64)
     begin = 0
-    for value, neurons in scene.neurons.items():
+    for value, neurons in linearised.neurons.items():
         for chunk in torch.arange(len(neurons)).split(CHUNK):
             check_time()
             forms = {
-                other: torch.zeros(len(chunk), len(its), dtype=torch.float64) for other, its in scene.neurons.items()
+                other: torch.zeros(len(chunk), len(its), dtype=torch.float64)
+                for other, its in linearised.neurons.items()
             }
             forms[value][torch.arange(len(chunk)), chunk] = 1.0
-            inputs, errors = scene.transposed(forms)
+            inputs, errors = linearised.transposed(forms)
             torch.cat([inputs, *(errors[layer] for layer in layers)], 1, out=matrix[begin : begin + len(chunk)])
             begin += len(chunk)
     return matrix
 
 
-def _followed(scene: Scene) -> list[int]:
+def _followed(linearised: LinearisedNetwork) -> list[int]:
     """The layers whose errors are part of v."""
-    return [value for value, neurons in scene.neurons.items() if neurons.following and len(neurons)]
+    return [value for value, neurons in linearised.neurons.items() if neurons.following and len(neurons)]
 
 
-def _joint_matrix(scene: Scene, weights: Weights, deviations: Tensor) -> Tensor | None:
+def _joint_matrix(linearised: LinearisedNetwork, weights: Weights, deviations: Tensor) -> Tensor | None:
     """B, (neurons, inputs and errors), with six roundings of each entry at the most; None where weights are none."""
     diagonal = torch.cat([
-        weights.inputs[0].expand(len(scene.radii)), *(weights.errors[value][0] for value in _followed(scene))
+        weights.inputs[0].expand(len(linearised.radii)), *(weights.errors[value][0] for value in _followed(linearised))
     ])  # fmt: skip
     if not bool(weights.usable.all()) or not bool((diagonal > 0).all()):
         return None
-    roots = torch.cat([weights.deviations[value][0] for value in scene.neurons]).sqrt()
+    roots = torch.cat([weights.deviations[value][0] for value in linearised.neurons]).sqrt()
     return (deviations * diagonal.rsqrt()).mul_(roots[:, None])
 
 
@@ -119,7 +120,7 @@ def _largest_square(matrix: Tensor) -> float:
     return float(torch.linalg.matrix_norm(images, 2)) ** 2
 
 
-def is_composed(scene: Scene, composed: Composed) -> bool:
+def is_composed(linearised: LinearisedNetwork, composed: Composed) -> bool:
     """Whether a composed certificate is proven to be feasible, from its weights, norms and shares."""
     weights = composed.weights
     if not bool(weights.usable.all()):
@@ -128,10 +129,10 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
     if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles.values()):
         return False
     demanded: dict[int, Tensor] = {}
-    for value in reversed(scene.network.preactivations):
-        neurons = scene.neurons[value]
-        total = demanded.get(value, torch.zeros_like(scene.stable[value]))
-        whole = total * scene.stable[value]
+    for value in reversed(linearised.network.preactivations):
+        neurons = linearised.neurons[value]
+        total = demanded.get(value, torch.zeros_like(linearised.stable[value]))
+        whole = total * linearised.stable[value]
         part, asked = weights.deviations[value][0], total[neurons.index]
         if value in weights.errors:
             bound = weights.errors[value][0]
@@ -143,13 +144,13 @@ def is_composed(scene: Scene, composed: Composed) -> bool:
         if not bool(part.isfinite().all() & whole.isfinite().all()):
             return False
         whole[neurons.index] = part
-        if not _passed_on(scene, value, whole, composed, profiles, demanded):
+        if not _passed_on(linearised, value, whole, composed, profiles, demanded):
             return False
-    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(scene.radii))).all())
+    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(linearised.radii))).all())
 
 
 def _passed_on(
-    scene: Scene, value: int, whole: Tensor, composed: Composed, profiles: Mapping[int, Tensor],
+    linearised: LinearisedNetwork, value: int, whole: Tensor, composed: Composed, profiles: Mapping[int, Tensor],
     demanded: dict[int, Tensor],
 ) -> bool:  # fmt: skip
     """Whether the norms of a layer with these weights, (size,), are proven; its sources are then asked for more."""
@@ -157,26 +158,26 @@ def _passed_on(
     if not len(rows):
         return True
     roots = RIGOROUS.ceil(whole[rows].sqrt())
-    maps = local_maps(scene.network, value, rows)
+    maps = local_maps(linearised.network, value, rows)
     shares = sum((composed.shares[value, source] for source in maps), 0.0)
     if not shares <= 1 - 2.0**-40:  # sums of shares round by less
         return False
-    order = spatial_order(scene.network.shapes[value])
+    order = spatial_order(linearised.network.shapes[value])
     for source, found in maps.items():
         check_time()
         square, share = composed.norms[value, source], composed.shares[value, source]
         if not (square > 0 and share > 0 and square < torch.inf):
             return False
-        columns = source_columns(scene, source, profiles)
+        columns = source_columns(linearised, source, profiles)
         scaled = found.matrix.shape[0] <= found.matrix.shape[1]
-        places = order if scaled else spatial_order(scene.network.shapes[max(source, INPUT)])
+        places = order if scaled else spatial_order(linearised.network.shapes[max(source, INPUT)])
         if scaled and places is not None:  # of the rows that are left
             where = torch.full((len(whole),), -1).index_copy(0, rows, torch.arange(len(rows))).numpy()[places]
             places = where[where >= 0]
         error = _error(found, roots, columns, square)
         if not _is_short(_scaled(found.matrix, roots, columns, square), 10, places, error):
             return False
-        number = square / share * profile_of(scene, source, profiles)
+        number = square / share * profile_of(linearised, source, profiles)
         demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 4)
     return True
 

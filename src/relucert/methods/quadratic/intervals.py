@@ -27,9 +27,9 @@ from relucert.bounding.relaxers import CROWN
 from relucert.methods.quadratic.ascent import AGAIN
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
-from relucert.methods.quadratic.proof import Ground, prove_margins
-from relucert.methods.quadratic.scene import Scene
-from relucert.methods.quadratic.shared import SharedClimb
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
+from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
+from relucert.methods.quadratic.shared import SharedAscent
 from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.network import Network, Node, Reshape
 
@@ -93,9 +93,9 @@ def tightened(network: Network, region: Region, bounds: Bounds, memories: Mappin
         layer = _Layer.of(network, region, found.bounds, value, interval)
         if layer is not None:
             with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # the interval stays as it is
-                climb = layer.climb(memories.get(value))
-                found.memories[value] = SharedMemory.of(climb, layer.keys, layer.radius)
-                proofs = [*layer.prove(climb), *layer.prove_own(climb)]
+                ascent = layer.ascent(memories.get(value))
+                found.memories[value] = SharedMemory.of(ascent, layer.keys, layer.radius)
+                proofs = [*layer.prove(ascent), *layer.prove_own(ascent)]
                 if proofs:
                     interval, found.proofs[value] = layer.interval, proofs
         found.bounds[value] = interval
@@ -107,14 +107,14 @@ class _Layer:
     """The neurons of a layer as forms on the network that ends there.
 
     Attributes:
-        scene: Of that network.
+        linearised: Of that network.
         bounds: Proven ones of the layers before, (1, size) each.
         interval: Of the layer, (1, size).
         neurons: (forms,).
         signs: 1 or -1, (forms,).
     """
 
-    scene: Scene
+    linearised: LinearisedNetwork
     bounds: Bounds
     interval: Interval
     neurons: Tensor
@@ -128,15 +128,15 @@ class _Layer:
             return None
         prefix = prefix_of(network, value)
         before = {place: widened(bounds[place]) for place in prefix.preactivations}
-        scene = Scene.of(prefix, region, before)
-        if not scene.unstable or scene.unstable > MOST_JOINT:
+        linearised = LinearisedNetwork.of(prefix, region, before)
+        if not linearised.unstable or linearised.unstable > MOST_JOINT:
             return None
         signs = torch.ones(len(neurons), dtype=torch.float64)
-        return cls(scene, before, interval, neurons.repeat(2), torch.cat([signs, -signs]))
+        return cls(linearised, before, interval, neurons.repeat(2), torch.cat([signs, -signs]))
 
     @property
     def radius(self) -> float:
-        return float(self.scene.region.radius[0])
+        return float(self.linearised.region.radius[0])
 
     @property
     def keys(self) -> list[int]:
@@ -146,46 +146,46 @@ class _Layer:
     @cached_property
     def forms(self) -> Tensor:
         """On the layer, (forms, size)."""
-        rows = torch.zeros(len(self.neurons), self.scene.network.classes, dtype=torch.float64)
+        rows = torch.zeros(len(self.neurons), self.linearised.network.classes, dtype=torch.float64)
         return rows.scatter(1, self.neurons[:, None], self.signs[:, None])
 
     @cached_property
     def deviations(self) -> Tensor:
-        return deviation_map(self.scene)
+        return deviation_map(self.linearised)
 
     @cached_property
-    def ground(self) -> Ground:
-        return Ground.of(self.scene, self.bounds)
+    def rigorous(self) -> RigorousLinearisation:
+        return RigorousLinearisation.of(self.linearised, self.bounds)
 
-    def climb(self, memory: SharedMemory | None) -> SharedClimb:
+    def ascent(self, memory: SharedMemory | None) -> SharedAscent:
         """Finds a certificate and the dual variables of all forms."""
-        heights = self.forms @ self.scene.values[self.scene.network.output][0]
-        climb = SharedClimb.start(self.scene, self.forms, heights)
+        heights = self.forms @ self.linearised.values[self.linearised.network.output][0]
+        ascent = SharedAscent.start(self.linearised, self.forms, heights)
         if memory is None or not memory.suits(self.radius):
-            climb.climb(STEPS)
+            ascent.ascend(STEPS)
         else:
-            memory.recall(climb, self.keys, self.radius)
-            climb.climb(STEPS_AGAIN, AGAIN)
-        return climb
+            memory.recall(ascent, self.keys, self.radius)
+            ascent.ascend(STEPS_AGAIN, AGAIN)
+        return ascent
 
-    def prove(self, climb: SharedClimb) -> list[LayerProof]:
+    def prove(self, ascent: SharedAscent) -> list[LayerProof]:
         """Proves bounds by the certificate that all forms share, and meets the interval with them."""
-        weights = feasible_joint(self.scene, climb.settled().map(Tensor.double), self.deviations)
+        weights = feasible_joint(self.linearised, ascent.settled().map(Tensor.double), self.deviations)
         if weights is None:
             return []
-        point = climb.layout.point(climb.table).map(Tensor.double)
-        return self._proven(torch.arange(len(self.neurons)), [weights], climb.table[:, -1].double().exp(), point)
+        point = ascent.layout.point(ascent.table).map(Tensor.double)
+        return self._proven(torch.arange(len(self.neurons)), [weights], ascent.table[:, -1].double().exp(), point)
 
-    def prove_own(self, climb: SharedClimb) -> list[LayerProof]:
+    def prove_own(self, ascent: SharedAscent) -> list[LayerProof]:
         """The same by certificates of their own, for neurons whose sign is still open."""
         rows = self.interval.unstable[0, self.neurons].nonzero().flatten()
         if not len(rows):
             return []
-        own = climb.own(rows)
-        own.climb(STEPS_OWN)
+        own = ascent.own(rows)
+        own.ascend(STEPS_OWN)
         found = own.settled()[1].map(Tensor.double)
         certificates = [
-            feasible_joint(self.scene, found.map(lambda part, row=row: part[row : row + 1]), self.deviations)  # type: ignore[misc]
+            feasible_joint(self.linearised, found.map(lambda part, row=row: part[row : row + 1]), self.deviations)  # type: ignore[misc]
             for row in range(len(rows))
         ]
         kept = torch.tensor([row for row, weights in enumerate(certificates) if weights is not None], dtype=torch.long)
@@ -207,7 +207,7 @@ class _Layer:
             return []
         weights = Weights.stacked(certificates).times(factors)
         offsets = torch.zeros_like(factors)
-        bounds, links = prove_margins(self.ground, self.forms[rows], offsets, weights, point)
+        bounds, links = prove_margins(self.rigorous, self.forms[rows], offsets, weights, point)
         better = self._met(rows, bounds)
         groups = [better] if len(certificates) == 1 else better.split(1)
         return [

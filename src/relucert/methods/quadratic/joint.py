@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.methods.quadratic.dual import Weights
-from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
 VECTORS = 6  # that are iterated for each form
 LEADING = 4  # whose Rayleigh quotients share the gradient
@@ -41,11 +41,11 @@ class Spectrum(NamedTuple):
 class PowerIteration:
     """Vectors v that approach the leading eigenvectors while weights change: (forms, VECTORS, rows)."""
 
-    def __init__(self, scene: Scene, forms: int, generator: torch.Generator) -> None:
-        self.scene = scene
-        self.layers = [value for value, neurons in scene.neurons.items() if neurons.following]
-        self.sizes = [len(scene.radii), *(len(scene.neurons[value]) for value in self.layers)]
-        self.vectors = torch.randn(forms, VECTORS, sum(self.sizes), generator=generator, dtype=scene.radii.dtype)
+    def __init__(self, linearised: LinearisedNetwork, forms: int, generator: torch.Generator) -> None:
+        self.linearised = linearised
+        self.layers = [value for value, neurons in linearised.neurons.items() if neurons.following]
+        self.sizes = [len(linearised.radii), *(len(linearised.neurons[value]) for value in self.layers)]
+        self.vectors = torch.randn(forms, VECTORS, sum(self.sizes), generator=generator, dtype=linearised.radii.dtype)
 
     def select(self, rows: Tensor) -> PowerIteration:
         """The iteration of some forms."""
@@ -82,10 +82,10 @@ class PowerIteration:
 
     def _forward(self, vectors: Tensor) -> dict[int, Tensor]:
         inputs, *errors = vectors.flatten(0, 1).split(self.sizes, 1)
-        found = self.scene.forward(inputs, dict(zip(self.layers, errors, strict=True)))
+        found = self.linearised.forward(inputs, dict(zip(self.layers, errors, strict=True)))
         return {value: image.unflatten(0, vectors.shape[:2]) for value, image in found.items()}
 
     def _transposed(self, images: dict[int, Tensor]) -> Tensor:
         shape = next(iter(images.values())).shape[:2]
-        inputs, errors = self.scene.transposed({value: image.flatten(0, 1) for value, image in images.items()})
+        inputs, errors = self.linearised.transposed({value: image.flatten(0, 1) for value, image in images.items()})
         return torch.cat([inputs, *(errors[value] for value in self.layers)], 1).reshape(*shape, -1)

@@ -27,8 +27,8 @@ from relucert.methods.quadratic.ascent import CHECKED, COOLED, DECAY, Layout, fa
 from relucert.methods.quadratic.composed import TINIEST, Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Gradient, Weights, evaluate, gradient
 from relucert.methods.quadratic.joint import LEADING, SHARPNESS
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 from relucert.methods.quadratic.passes import THE_INPUT
-from relucert.methods.quadratic.scene import Neurons, Scene
 
 VECTORS = 8  # that are iterated for each pair of layers
 RATE = 0.03  # of logarithms of weights; faster ones outrun the iterations where convolutions have many long vectors
@@ -38,7 +38,7 @@ STEEPEST = 60.0  # of the logarithm of a profile
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
+class PerNeuronPlan:
     """A plan by neuron, in logarithms: one row of numbers, (count,), for each layer or source.
 
     Attributes:
@@ -52,17 +52,17 @@ class Free:
     sources: dict[int, Tensor]
 
     @classmethod
-    def of(cls, scene: Scene, composed: Composed) -> Free:
-        """The plan of a composed certificate with profiles of 1, for a search in the precision of the scene."""
+    def of(cls, linearised: LinearisedNetwork, composed: Composed) -> PerNeuronPlan:
+        """The plan of a composed certificate with profiles of 1, in the precision of the network."""
         deviations, ratios, sources = {}, {}, {}
-        for value, neurons in scene.neurons.items():
-            weights = composed.weights.deviations[value][0].to(scene.radii.dtype)
+        for value, neurons in linearised.neurons.items():
+            weights = composed.weights.deviations[value][0].to(linearised.radii.dtype)
             deviations[value] = weights.clamp(min=TINIEST).log()
             if neurons.following:
                 ratios[value] = _log(neurons.slope / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
-                sources[value] = torch.zeros_like(scene.stable[value])
-        if scene.region.norm.p > 2:
-            sources[THE_INPUT] = torch.zeros_like(scene.radii)
+                sources[value] = torch.zeros_like(linearised.stable[value])
+        if linearised.region.norm.p > 2:
+            sources[THE_INPUT] = torch.zeros_like(linearised.radii)
         return cls(deviations, ratios, sources)
 
     @property
@@ -87,7 +87,7 @@ class Free:
             logarithm.clamp_(-STEEPEST, STEEPEST)
 
 
-class Leading(NamedTuple):
+class NormGradient(NamedTuple):
     """The largest squared norm of a map, (), and the derivatives of its logarithm in log T and in - log pi."""
 
     square: Tensor
@@ -99,15 +99,15 @@ class Leading(NamedTuple):
 class MapIteration:
     """Vectors, (VECTORS, size of the source), that approach the leading ones of the map from a source to a layer."""
 
-    scene: Scene
+    linearised: LinearisedNetwork
     value: int
     source: int
     vectors: Tensor
 
-    def step(self, roots: Tensor, columns: Tensor) -> Leading:
+    def step(self, roots: Tensor, columns: Tensor) -> NormGradient:
         """One iteration for `roots W columns`, (size,) each."""
         vectors = torch.linalg.qr(self.vectors.T).Q.T
-        passes = self.scene.passes
+        passes = self.linearised.passes
         images = passes.local(self.value, {self.source: vectors * columns}) * roots
         values, rotation = torch.linalg.eigh(images @ images.T)
         leading = values[-LEADING:].clamp(min=TINIEST)
@@ -116,7 +116,7 @@ class MapIteration:
         rows = ((turned @ images).square() / leading[:, None] * shares).sum(0)
         inputs = ((turned @ vectors).square() * shares).sum(0)
         self.vectors = passes.local_transposed(self.value, images * roots)[self.source] * columns
-        return Leading(leading[-1], rows, inputs)
+        return NormGradient(leading[-1], rows, inputs)
 
 
 class Layer(NamedTuple):
@@ -124,11 +124,11 @@ class Layer(NamedTuple):
 
     asked: Tensor
     whole: Tensor
-    maps: dict[int, Leading]
+    maps: dict[int, NormGradient]
 
 
 @dataclass(eq=False)
-class LayeredClimb:
+class LayeredAscent:
     """The state of an ascent of the sum of some forms' bounds.
 
     Attributes:
@@ -143,23 +143,23 @@ class LayeredClimb:
     forms: Tensor
     heights: Tensor
     table: Tensor
-    plan: Free
+    plan: PerNeuronPlan
     iterations: dict[tuple[int, int], MapIteration] = field(init=False)
 
     def __post_init__(self) -> None:
-        generator, scene = torch.Generator().manual_seed(0), self.scene
+        generator, linearised = torch.Generator().manual_seed(0), self.linearised
         self.iterations = {}
-        for value in scene.network.preactivations:
-            for source in scene.passes.sources(value):
-                size = len(scene.radii) if source == THE_INPUT else scene.network.sizes[source]
-                vectors = torch.randn(VECTORS, size, generator=generator, dtype=scene.radii.dtype)
-                self.iterations[value, source] = MapIteration(scene, value, source, vectors)
+        for value in linearised.network.preactivations:
+            for source in linearised.passes.sources(value):
+                size = len(linearised.radii) if source == THE_INPUT else linearised.network.sizes[source]
+                vectors = torch.randn(VECTORS, size, generator=generator, dtype=linearised.radii.dtype)
+                self.iterations[value, source] = MapIteration(linearised, value, source, vectors)
 
     @property
-    def scene(self) -> Scene:
-        return self.layout.scene
+    def linearised(self) -> LinearisedNetwork:
+        return self.layout.linearised
 
-    def climb(self, steps: int, report: Report = silent) -> None:
+    def ascend(self, steps: int, report: Report = silent) -> None:
         """Climbs so many steps; report: called with every few of them."""
         for _ in range(SETTLING):
             self.layers()
@@ -172,8 +172,8 @@ class LayeredClimb:
                 report(Progress(step=step, steps=steps))
             layers, weights = self.layers()
             scaled, point = weights.times(self.table[:, -1].exp()), self.layout.point(self.table)
-            found = evaluate(self.scene, self.forms, self.heights, scaled, point)
-            slope = gradient(self.scene, scaled, point, found)
+            found = evaluate(self.linearised, self.forms, self.heights, scaled, point)
+            slope = gradient(self.linearised, scaled, point, found)
             on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
             on_table, *on_plan = adam.directions([on_forms, *self.plan_gradient(layers, weights, slope.summed())])
             cooled = 1 - (1 - COOLED) * step / steps
@@ -182,26 +182,26 @@ class LayeredClimb:
 
     def layers(self) -> tuple[dict[int, Layer], Weights]:
         """The certificate with norms as they seem, from the last layer to the first; one iteration of every norm."""
-        scene, plan, profiles = self.scene, self.plan, self._profiles()
+        linearised, plan, profiles = self.linearised, self.plan, self._profiles()
         asked: dict[int, Tensor] = {}
         found, deviations, errors = {}, {}, {}
-        for value in reversed(scene.network.preactivations):
-            neurons = scene.neurons[value]
-            total = asked.get(value, torch.zeros_like(scene.stable[value]))
+        for value in reversed(linearised.network.preactivations):
+            neurons = linearised.neurons[value]
+            total = asked.get(value, torch.zeros_like(linearised.stable[value]))
             part, bound = plan.weights(value, neurons, total[neurons.index])
             deviations[value] = part[None]
             if neurons.following:
                 errors[value] = bound[None]
                 part = part + carried(neurons, total[neurons.index], bound)
-            whole = (total * scene.stable[value]).index_copy(0, neurons.index, part)
+            whole = (total * linearised.stable[value]).index_copy(0, neurons.index, part)
             maps = {
-                source: self.iterations[value, source].step(whole.sqrt(), source_columns(scene, source, profiles))
-                for source in scene.passes.sources(value)
+                source: self.iterations[value, source].step(whole.sqrt(), source_columns(linearised, source, profiles))
+                for source in linearised.passes.sources(value)
             }
             found[value] = Layer(total, whole, maps)
             length = sum((leading.square.sqrt() for leading in maps.values()), torch.zeros(()))
             for source, leading in maps.items():
-                added = leading.square.sqrt() * length * profile_of(scene, source, profiles)
+                added = leading.square.sqrt() * length * profile_of(linearised, source, profiles)
                 asked[source] = asked[source] + added if source in asked else added
         inputs = asked[THE_INPUT][None] if THE_INPUT in plan.sources else asked[THE_INPUT][None, :1]
         return found, Weights(deviations, errors, inputs)
@@ -214,13 +214,13 @@ class LayeredClimb:
 
         From the first layer to the last: a layer passes on what its sources' Q are worth.
         """
-        scene = self.scene
+        linearised = self.linearised
         worth = {THE_INPUT: slope.inputs[0]}  # the derivatives in log Q, by source
         asked = {value: layer.asked for value, layer in layers.items()}
-        asked[THE_INPUT] = weights.inputs[0].expand(len(scene.radii))
+        asked[THE_INPUT] = weights.inputs[0].expand(len(linearised.radii))
         on_sources = {source: torch.zeros_like(part) for source, part in self.plan.sources.items()}
         on_deviations, on_ratios = {}, {}
-        for value, neurons in scene.neurons.items():
+        for value, neurons in linearised.neurons.items():
             layer = layers[value]
             on_whole = torch.zeros_like(layer.whole)
             for source, number in self._on_squares(layer, worth, asked).items():
@@ -230,7 +230,7 @@ class LayeredClimb:
             part, whole = weights.deviations[value][0], layer.whole[neurons.index].clamp(min=TINIEST)
             on_part = on_whole[neurons.index]
             on_deviations[value] = slope.deviations[value][0] + on_part * part / whole
-            worth[value] = on_whole * scene.stable[value]
+            worth[value] = on_whole * linearised.stable[value]
             if neurons.following:
                 bound, total, on_errors = weights.errors[value][0], layer.asked[neurons.index], slope.errors[value][0]
                 spare = (bound - total).clamp(min=TINIEST)  # T - P is Q s^2 (1 + Q / spare)
@@ -249,7 +249,9 @@ class LayeredClimb:
         profiles = self._profiles()
         roots = {source: leading.square.sqrt() for source, leading in layer.maps.items()}
         prices = {
-            source: (worth[source] / asked[source].clamp(min=TINIEST) * profile_of(self.scene, source, profiles)).sum()
+            source: (
+                worth[source] / asked[source].clamp(min=TINIEST) * profile_of(self.linearised, source, profiles)
+            ).sum()
             for source in roots
         }
         total, spent = sum(roots.values()), sum(prices[source] * root for source, root in roots.items())

@@ -35,8 +35,8 @@ class Memory:
     def of(cls, layout: Layout, line: Tensor, radius: float) -> Memory:
         """From a row of the table, (1, variables)."""
         point, weights, neurons = layout.point(line), layout.logarithms(line), {}
-        for value, its in layout.scene.neurons.items():
-            kept = line.new_full((4, layout.scene.network.sizes[value]), torch.nan)
+        for value, its in layout.linearised.neurons.items():
+            kept = line.new_full((4, layout.linearised.network.sizes[value]), torch.nan)
             kept[0, its.index], kept[2, its.index] = point.shares[value][0], weights.deviations[value][0]
             if its.following:
                 kept[1, its.index], kept[3, its.index] = point.errors[value][0] / radius, weights.errors[value][0]
@@ -69,7 +69,7 @@ class Memory:
         weights.inputs.copy_(self.input_weights + growth)
         if own:
             point.inputs.copy_(self.inputs)
-        for value, its in layout.scene.neurons.items():
+        for value, its in layout.linearised.neurons.items():
             shares, errors, log_deviations, log_errors = self.neurons[value][:, its.index]
             if own:
                 put(point.shares[value], shares)

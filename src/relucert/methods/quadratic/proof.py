@@ -20,41 +20,43 @@ from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, pieces, squares_bound, term
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 from relucert.methods.quadratic.passes import Passes
-from relucert.methods.quadratic.scene import Neurons, Scene
 from relucert.network import INPUT, Activation, Rows
 
 NOTHING = -torch.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class RigorousLinearisation:
     """What all proofs in one region share, in float64.
 
     Attributes:
-        scene: The region, with the reference that its neurons count from.
+        linearised: The region, with the reference that its neurons count from.
         bounds: Proven ones of every pre-activation, (1, size) each.
         values: The computed values of the network at the reference, by value, (1, size) each.
         residuals: By affine value, how far it may be from its operation on the values before, and from any evaluation
             of it that the network's inference allows, (1, size) each.
     """
 
-    scene: Scene
+    linearised: LinearisedNetwork
     bounds: Bounds
     values: dict[int, Tensor]
     residuals: dict[int, Tensor]
 
     @classmethod
-    def of(cls, scene: Scene, bounds: Bounds) -> Ground:
-        network = scene.network
+    def of(cls, linearised: LinearisedNetwork, bounds: Bounds) -> RigorousLinearisation:
+        network = linearised.network
         residuals = {}
-        sizes: dict[int, Centred] = {INPUT: Centred(scene.region.reference, scene.region.spans(RIGOROUS).largest)}
+        sizes: dict[int, Centred] = {
+            INPUT: Centred(linearised.region.reference, linearised.region.spans(RIGOROUS).largest)
+        }
         for value, node in network.steps():
             check_time()
             if isinstance(node.operation, Activation):
                 sizes[value] = Centred.activated(node.operation, bounds[node.inputs[0]], RIGOROUS)
                 continue
-            operands = [scene.values[source] for source in node.inputs]
+            operands = [linearised.values[source] for source in node.inputs]
             shaped = [
                 part.abs().unflatten(1, network.shapes[source])
                 for part, source in zip(operands, node.inputs, strict=True)
@@ -73,18 +75,18 @@ class Ground:
                     magnitudes = [sizes[source].centre.abs() + sizes[source].radius for source in node.inputs]
                     residual = RIGOROUS.above(residual + noise(network, value, magnitudes, RIGOROUS), 1)
             residuals[value] = residual
-        return cls(scene, bounds, scene.values, residuals)
+        return cls(linearised, bounds, linearised.values, residuals)
 
     @cached_property
     def path_error(self) -> float:
         """By how much a linear pass over the whole network may be off, relatively to one with absolute coefficients."""
-        network = self.scene.network
+        network = self.linearised.network
         affine = (network.affine(value) for value in self.residuals)
         return RIGOROUS.gamma(sum(operation.terms + 4 for operation in affine) + 8 * len(network.nodes))
 
     @cached_property
     def absolute(self) -> Passes:
-        network = self.scene.network
+        network = self.linearised.network
         return Passes(
             network.with_operations({value: network.affine(value).absolute for value in self.residuals}), False
         )
@@ -101,17 +103,17 @@ class Ground:
         It covers the residuals, and the rounding of passes over vectors of at most these absolute values, of y,
         (forms, inputs), and of e by layer.
         """
-        scene, found = self.scene, {}
+        linearised, found = self.linearised, {}
 
         def activate(value: int, moved: Tensor) -> Tensor:
-            neurons = scene.neurons[value]
+            neurons = linearised.neurons[value]
             found[value] = RIGOROUS.above(moved[:, neurons.index], 4)
-            through = moved * scene.stable[value]
+            through = moved * linearised.stable[value]
             if neurons.following and len(neurons):
                 through[:, neurons.index] = neurons.slope.abs() * found[value] + self.path_error * errors[value]
             return through
 
-        self.absolute.forward(self.path_error * inputs * scene.radii, activate, self.residuals)
+        self.absolute.forward(self.path_error * inputs * linearised.radii, activate, self.residuals)
         return {value: RIGOROUS.up(part * (1 + self.path_error), 4) + TINY for value, part in found.items()}
 
 
@@ -127,23 +129,23 @@ class PulledBack(NamedTuple):
     lost: Tensor
 
 
-def pull_back(ground: Ground, forms: Tensor, point: DualPoint) -> PulledBack:
+def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) -> PulledBack:
     """Pulls forms on the output, (forms, classes), back to the input."""
-    scene, network = ground.scene, ground.scene.network
+    linearised, network = rigorous.linearised, rigorous.linearised.network
     pending: dict[int, tuple[Tensor, Tensor]] = {network.output: (forms, torch.zeros_like(forms))}
     on_relus: dict[int, tuple[Tensor, Tensor]] = {}
     coefficients, links = {}, {}
     lost = forms.new_zeros(len(forms))
     for value in range(network.output, INPUT - 1, -1):
         check_time()
-        if value in scene.neurons:
+        if value in linearised.neurons:
             zeros = forms.new_zeros(len(forms), network.sizes[value])
             reached, error = on_relus.pop(value, (zeros, zeros))
-            index = scene.neurons[value].index
+            index = linearised.neurons[value].index
             coefficients[value] = reached[:, index]
             links[value] = short(point.shares[value] * coefficients[value])
-            through = (reached * scene.stable[value]).index_copy_(1, index, links[value])
-            lost = lost + (error * ground.reach(value)).sum(1)
+            through = (reached * linearised.stable[value]).index_copy_(1, index, links[value])
+            lost = lost + (error * rigorous.reach(value)).sum(1)
             _join(pending, value, (through, torch.zeros_like(through)))
         if value not in pending or value == INPUT:
             continue
@@ -152,14 +154,14 @@ def pull_back(ground: Ground, forms: Tensor, point: DualPoint) -> PulledBack:
             _join(on_relus, network.source(value), (form, error))
             continue
         operation = network.affine(value)
-        lost = lost + ((form.abs() + error) * ground.residuals[value]).sum(1)
+        lost = lost + ((form.abs() + error) * rigorous.residuals[value]).sum(1)
         parts = operation.transpose(form.unflatten(1, network.shapes[value]))
         spread = error + RIGOROUS.gamma(operation.terms + 3) * form.abs()
         doubts = operation.absolute.transpose(spread.unflatten(1, network.shapes[value]))
         for source, part, doubt in zip(network.node(value).inputs, parts, doubts, strict=True):
             _join(pending, source, (part.flatten(1), RIGOROUS.above(doubt.flatten(1), operation.terms + 4)))
     form, error = pending.get(INPUT, (forms.new_zeros(len(forms), network.sizes[INPUT]),) * 2)
-    lost = lost + (error * scene.radii).sum(1)
+    lost = lost + (error * linearised.radii).sum(1)
     count = max(network.sizes) * (len(network.nodes) + 1)
     return PulledBack(Pulled(coefficients, links, form), RIGOROUS.above(lost, count))
 
@@ -179,38 +181,41 @@ class Proven(NamedTuple):
     links: dict[int, Tensor]
 
 
-def prove_margins(ground: Ground, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint) -> Proven:
+def prove_margins(
+    rigorous: RigorousLinearisation, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint
+) -> Proven:
     """Lower bounds of `forms @ outputs + offsets` in the region.
 
     Args:
-        ground: Of the region.
+        rigorous: Of the region.
         forms: (forms, classes).
         offsets: (forms,).
         weights: Of certificates that are proven: `D - A'PA` is semidefinite, with A as it is, or as passes compute it.
             A factor that multiplied them since costs one rounding, which the charges of every product have room for.
         point: Any numbers.
     """
-    scene = ground.scene
-    pulled = pull_back(ground, forms, point)
+    linearised = rigorous.linearised
+    pulled = pull_back(rigorous, forms, point)
     total = _Total(len(forms))
     total.lose(torch.where(weights.usable, 0.0, torch.inf)[:, None])
-    output = ground.values[scene.network.output]
+    output = rigorous.values[linearised.network.output]
     total.add(forms * output)
     total.add(offsets[:, None])
     total.lose(pulled.lost[:, None])
-    middles = scene.forward(point.inputs, point.errors)
-    reach = {value: ground.reach(value)[:, neurons.index] for value, neurons in scene.neurons.items()}
+    middles = linearised.forward(point.inputs, point.errors)
+    reach = {value: rigorous.reach(value)[:, neurons.index] for value, neurons in linearised.neurons.items()}
     largest = {
-        value: point.errors[value].abs() + (1 + scene.neurons[value].slope) * reach[value] for value in point.errors
+        value: point.errors[value].abs() + (1 + linearised.neurons[value].slope) * reach[value]
+        for value in point.errors
     }
-    drift = ground.drift(1 + 2 * point.inputs.abs(), {value: 2 * most for value, most in largest.items()})
-    for value, neurons in scene.neurons.items():
+    drift = rigorous.drift(1 + 2 * point.inputs.abs(), {value: 2 * most for value, most in largest.items()})
+    for value, neurons in linearised.neurons.items():
         if not len(neurons):
             continue
         its = term(value, pulled.forms, weights, middles[value], point)
         total.lose(2 * its.weight * (reach[value] + its.middle.abs()) * drift[value])
         _add_neurons(total, neurons, its)
-    _add_inputs(total, scene, pulled.forms.inputs, weights.inputs, point.inputs)
+    _add_inputs(total, linearised, pulled.forms.inputs, weights.inputs, point.inputs)
     return Proven(total.lower(), pulled.forms.links)
 
 
@@ -240,16 +245,16 @@ class _Total:
         return torch.where(lower < torch.inf, lower, NOTHING)  # NaN and infinity prove nothing
 
 
-def _add_inputs(total: _Total, scene: Scene, form: Tensor, weights: Tensor, middle: Tensor) -> None:
+def _add_inputs(total: _Total, linearised: LinearisedNetwork, form: Tensor, weights: Tensor, middle: Tensor) -> None:
     """The least of `form dx - D (y - t)^2` over the region."""
-    radii = scene.radii
+    radii = linearised.radii
     shares = torch.where(radii > 0, 2 * weights * middle / torch.where(radii > 0, radii, 1), 0)
     whole = form + shares
     total.lose(RIGOROUS.gamma(4) * (form.abs() + shares.abs()) * radii)
     total.lose(torch.where(radii > 0, 0, (2 * weights * middle).abs()) + TINY)  # coordinates that stay
     rows = Rows(whole[None], (len(radii),))
-    total.lose(scene.region.deviation(rows, RIGOROUS, False).below[0][:, None])
-    total.lose(squares_bound(scene, weights, RIGOROUS)[:, None])
+    total.lose(linearised.region.deviation(rows, RIGOROUS, False).below[0][:, None])
+    total.lose(squares_bound(linearised, weights, RIGOROUS)[:, None])
     total.add(-weights * middle.square())
 
 

@@ -19,9 +19,9 @@ from relucert.methods.quadratic.composed import SURPLUSES, Composed
 from relucert.methods.quadratic.dual import DualPoint
 from relucert.methods.quadratic.feasible import feasible_joint, is_composed
 from relucert.methods.quadratic.intervals import MOST_JOINT, Tightened, tightened, widened
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.memory import Memory
-from relucert.methods.quadratic.proof import Ground, prove_margins
-from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
 from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.methods.quadratic.solve import Joint, Solver
 from relucert.network import Network
@@ -84,9 +84,9 @@ class RegionRows:
         return cls(network, region, forms, offsets, wide, memories or [None] * len(forms), report)
 
     def __post_init__(self) -> None:
-        self.scene = Scene.of(self.network, self.region, self.bounds)
-        self.heights = self.forms @ self.scene.values[self.network.output][0] + self.offsets
-        self.solver = Solver(self.scene, self.forms, self.heights, report=self.report)
+        self.linearised = LinearisedNetwork.of(self.network, self.region, self.bounds)
+        self.heights = self.forms @ self.linearised.values[self.network.output][0] + self.offsets
+        self.solver = Solver(self.linearised, self.forms, self.heights, report=self.report)
 
     def tightened(self, bounds: Bounds, memories: Mapping[int, SharedMemory]) -> RegionRows:
         """The same rows with bounds of pre-activations that certificates tighten.
@@ -102,21 +102,21 @@ class RegionRows:
     @property
     def relaxed(self) -> bool:
         """Whether any input moves and any neuron is unstable."""
-        return self.scene.unstable > 0 and bool((self.scene.radii > 0).any())
+        return self.linearised.unstable > 0 and bool((self.linearised.radii > 0).any())
 
     @property
     def joint(self) -> bool:
         """Whether there are few enough unstable neurons for certificates with weights of their own."""
-        return self.scene.unstable <= MOST_JOINT
+        return self.linearised.unstable <= MOST_JOINT
 
     def decide(self, rows: Tensor) -> Tensor:
         """Bounds of some rows as computed, (rows,): each climbs until it is enough to be proven positive."""
         solver, enough = self.solver, ENOUGH * self.solver.heights
         solver.start()
         if len(left := self._left(rows, enough)):
-            solver.climb(left, enough)
+            solver.ascend(left, enough)
         if len(left := self._left(rows, enough)):
-            self._climb(left, enough)
+            self._ascend(left, enough)
         return solver.bounds
 
     def least(self, first: int | None = None) -> int:
@@ -129,24 +129,24 @@ class RegionRows:
         start = solver.start()
         weakest = int(start.argmin()) if first is None else first
         endless = torch.full_like(solver.bounds, torch.inf)
-        self._climb(torch.tensor([weakest]), endless)
+        self._ascend(torch.tensor([weakest]), endless)
         if not float(solver.bounds[weakest]) > 0:
             return weakest
         enough = torch.full_like(endless, float(solver.bounds[weakest]))
         every = torch.arange(len(enough))
         others = every[every != weakest]
         if len(left := self._left(others, enough)):
-            solver.climb_like(weakest, left, enough)
+            solver.ascend_with_weights_of(weakest, left, enough)
         if len(left := self._left(others, enough.clamp(max=0))):
-            self._climb(left, enough)
+            self._ascend(left, enough)
         return weakest if bool((solver.bounds > 0).all()) else int(solver.bounds.argmin())
 
-    def _climb(self, rows: Tensor, enough: Tensor) -> None:
-        """Some rows climb with weights that climb, too."""
+    def _ascend(self, rows: Tensor, enough: Tensor) -> None:
+        """Some rows climb with weights of their own, too."""
         if self.joint:
-            self.solver.climb_jointly(rows, enough, self.memories)
+            self.solver.ascend_jointly(rows, enough, self.memories)
         else:
-            self.solver.climb_layered(rows, enough)
+            self.solver.ascend_layered(rows, enough)
 
     def _left(self, rows: Tensor, enough: Tensor) -> Tensor:
         return rows[~(self.solver.bounds > enough)[rows]]
@@ -154,7 +154,7 @@ class RegionRows:
     def prove(self) -> Tensor:
         """Proven lower bounds, (rows,), of rows with a computed bound above 0; minus infinity for the others."""
         proven = torch.full((len(self.forms),), -torch.inf, dtype=torch.float64)
-        ground = Ground.of(self.scene, self.bounds)
+        rigorous = RigorousLinearisation.of(self.linearised, self.bounds)
         solutions = [(row, found) for row, found in enumerate(self.solver.solutions) if found and found.bound > 0]
         feasible: dict[Composed | Joint, Composed | Joint | None] = {}
         for row, found in solutions:
@@ -165,7 +165,7 @@ class RegionRows:
                 continue
             form, offset = self.forms[row : row + 1], self.offsets[row : row + 1]
             weights = certificate.weights.times(torch.tensor([found.factor], dtype=torch.float64))
-            bounds, links = prove_margins(ground, form, offset, weights, found.point)
+            bounds, links = prove_margins(rigorous, form, offset, weights, found.point)
             proven[row] = bounds[0]
             if float(bounds) > 0:
                 self.proofs[row] = RowProof(found.point, links, certificate, found.factor)
@@ -176,8 +176,8 @@ class RegionRows:
         if isinstance(certificate, Composed):
             further = (self.solver.recompose(certificate, surplus) for surplus in SURPLUSES[1:])
             composed = chain([certificate], further)
-            return next((one for one in composed if is_composed(self.scene, one)), None)
-        weights = feasible_joint(self.scene, certificate.weights)
+            return next((one for one in composed if is_composed(self.linearised, one)), None)
+        weights = feasible_joint(self.linearised, certificate.weights)
         return None if weights is None else Joint(weights)
 
 

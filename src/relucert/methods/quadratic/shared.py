@@ -19,22 +19,22 @@ from relucert.methods.quadratic.ascent import (
     DECAY,
     SETTLING,
     WEIGHT_RATE,
-    Climb,
+    CertificateAscent,
     Layout,
     factor_gradient,
     point_gradient,
     weight_gradient,
 )
-from relucert.methods.quadratic.composed import TINIEST, Even, compose
+from relucert.methods.quadratic.composed import TINIEST, UniformPlan, compose
 from relucert.methods.quadratic.dual import Pulled, Weights, bound, evaluate, gradient, pull, squares_bound
 from relucert.methods.quadratic.joint import PowerIteration
-from relucert.methods.quadratic.scene import Scene
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
 FACTORS = torch.logspace(-3, 1, 17)  # of the composed weights: what the input costs, as a share of the form
 
 
 @dataclass(eq=False)
-class SharedClimb:
+class SharedAscent:
     """The state of an ascent.
 
     Attributes:
@@ -54,40 +54,40 @@ class SharedClimb:
     power: PowerIteration
 
     @classmethod
-    def start(cls, scene: Scene, forms: Tensor, heights: Tensor) -> SharedClimb:
+    def start(cls, linearised: LinearisedNetwork, forms: Tensor, heights: Tensor) -> SharedAscent:
         """From a composed certificate, with slopes as CROWN would choose them and the best of a few factors.
 
-        scene: In float64.
+        linearised: In float64.
         """
-        quick, forms, heights = scene.quick(), forms.float(), heights.float()
+        quick, forms, heights = linearised.quick(), forms.float(), heights.float()
         pulled = pull(quick, forms, quick.first_shares)
         lengths = {value: part.square().sum(1).mean().sqrt() for value, part in pulled.coefficients.items()}
         counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
-        base = compose(scene, quick, Even(counted)).weights.map(Tensor.float)
+        base = compose(linearised, quick, UniformPlan(counted)).weights.map(Tensor.float)
         layout = Layout(quick, own=False)
         table = forms.new_zeros(len(forms), sum(layout.sizes))
         for value, shares in layout.point(table).shares.items():
             shares.copy_(quick.first_shares(value, pulled.coefficients[value]))
         power = PowerIteration(quick, 1, torch.Generator().manual_seed(0))
-        climb = cls(layout, forms, heights, table, row_of_logarithms(base, layout), power)
-        table[:, -1] = climb.best_factors(pulled)
+        ascent = cls(layout, forms, heights, table, row_of_logarithms(base, layout), power)
+        table[:, -1] = ascent.best_factors(pulled)
         middle = table[:, -1].median()
-        climb.logarithms += middle
+        ascent.logarithms += middle
         table[:, -1] -= middle
-        return climb
+        return ascent
 
     @property
-    def scene(self) -> Scene:
-        return self.layout.scene
+    def linearised(self) -> LinearisedNetwork:
+        return self.layout.linearised
 
     def weights(self) -> Weights:
         """The weights that forms share, before they are made feasible, one row."""
-        own = Layout(self.scene, own=True)
+        own = Layout(self.linearised, own=True)
         missing = self.logarithms.new_zeros(1, sum(own.sizes) - self.logarithms.shape[1])
         return own.logarithms(torch.cat([missing, self.logarithms], 1)).map(torch.exp)
 
-    def climb(self, steps: int, speed: float = 1.0) -> None:
-        own = Layout(self.scene, own=True)
+    def ascend(self, steps: int, speed: float = 1.0) -> None:
+        own = Layout(self.linearised, own=True)
         self._settle()
         adam = Adam([self.table, self.logarithms], DECAY, 1e-12)
         rates = speed * self.layout.rates()
@@ -98,7 +98,7 @@ class SharedClimb:
             weights = weights.inflated(spectrum.largest).times(factors)
             point = self.layout.point(self.table)
             slope = gradient(
-                self.scene, weights, point, evaluate(self.scene, self.forms, self.heights, weights, point)
+                self.linearised, weights, point, evaluate(self.linearised, self.forms, self.heights, weights, point)
             )  # fmt: skip
             on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
             on_weights = weight_gradient(own, slope.summed(), spectrum)
@@ -114,15 +114,15 @@ class SharedClimb:
             spectrum = self.power.step(weights)
         return spectrum.largest
 
-    def own(self, rows: Tensor) -> Climb:
+    def own(self, rows: Tensor) -> CertificateAscent:
         """The ascent of some forms with weights of their own, which starts from those that all share."""
-        layout = Layout(self.scene, own=True)
+        layout = Layout(self.linearised, own=True)
         factors = self.table[rows, -1:]
         table = torch.cat([self.table[rows, :-1], self.logarithms + factors], 1)
-        power = PowerIteration(self.scene, len(rows), torch.Generator().manual_seed(0))
-        climb = Climb(layout, self.forms[rows], self.heights[rows], self.weights(), table, power)
-        climb.settled()
-        return climb
+        power = PowerIteration(self.linearised, len(rows), torch.Generator().manual_seed(0))
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], self.weights(), table, power)
+        ascent.settled()
+        return ascent
 
     def settled(self) -> Weights:
         """The weights that forms share, one row, which seem to be feasible."""
@@ -130,13 +130,15 @@ class SharedClimb:
 
     def best_factors(self, pulled: Pulled) -> Tensor:
         """The logarithm of the best of a few factors of the weights for every form, (forms,), with centres at 0."""
-        scene, point, weights = self.scene, self.layout.point(self.table), self.settled()
+        linearised, point, weights = self.linearised, self.layout.point(self.table), self.settled()
         still = {value: torch.zeros_like(part) for value, part in pulled.links.items()}
         best, chosen = torch.full_like(self.heights, -torch.inf), torch.zeros_like(self.heights)
-        cost = squares_bound(scene, weights.inputs, DOUBLE).clamp(min=TINIEST)
+        cost = squares_bound(linearised, weights.inputs, DOUBLE).clamp(min=TINIEST)
         unit = (pulled.inputs.abs().sum(1).mean() / cost[0]).clamp(TINIEST, 1 / TINIEST)
         for factor in unit * FACTORS:
-            found = bound(scene, self.heights, weights.times(factor.expand(len(best))), pulled, point, still).bounds
+            found = bound(
+                linearised, self.heights, weights.times(factor.expand(len(best))), pulled, point, still
+            ).bounds
             chosen = torch.where(found > best, factor.log(), chosen)
             best = torch.maximum(best, found)
         return chosen
@@ -145,12 +147,12 @@ class SharedClimb:
         """Bounds as computed, (forms,)."""
         factors = self.table[:, -1].exp()
         return evaluate(
-            self.scene, self.forms, self.heights, weights.times(factors), self.layout.point(self.table)
+            self.linearised, self.forms, self.heights, weights.times(factors), self.layout.point(self.table)
         ).bounds
 
 
 def row_of_logarithms(weights: Weights, layout: Layout) -> Tensor:
     """The logarithms of weights as one row, in the order of the layout."""
     by_layer = (weights.deviations, weights.errors)
-    parts = [weights[value] for weights in by_layer for value in layout.scene.neurons if value in weights]
+    parts = [weights[value] for weights in by_layer for value in layout.linearised.neurons if value in weights]
     return torch.cat([*parts, weights.inputs.expand(1, layout.input_weights)], 1).clamp(min=TINIEST).log()

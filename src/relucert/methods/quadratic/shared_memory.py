@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from relucert.methods.quadratic.memory import CAUTION, put, shift
-from relucert.methods.quadratic.shared import SharedClimb, row_of_logarithms
+from relucert.methods.quadratic.shared import SharedAscent, row_of_logarithms
 
 NEAR = 1.04  # times the radius
 
@@ -38,14 +38,18 @@ class SharedMemory:
     input_weights: Tensor
 
     @classmethod
-    def of(cls, climb: SharedClimb, keys: Sequence[int], radius: float) -> SharedMemory:
+    def of(cls, ascent: SharedAscent, keys: Sequence[int], radius: float) -> SharedMemory:
         """keys: What names the forms at every radius."""
-        scene, point, logarithms = climb.scene, climb.layout.point(climb.table), climb.weights().map(torch.log)
+        linearised, point, logarithms = (
+            ascent.linearised,
+            ascent.layout.point(ascent.table),
+            ascent.weights().map(torch.log),
+        )
         neurons, weights = {}, {}
-        for value, its in scene.neurons.items():
-            size = scene.network.sizes[value]
-            neurons[value] = climb.table.new_full((2, len(keys), size), torch.nan)
-            weights[value] = climb.table.new_full((2, size), torch.nan)
+        for value, its in linearised.neurons.items():
+            size = linearised.network.sizes[value]
+            neurons[value] = ascent.table.new_full((2, len(keys), size), torch.nan)
+            weights[value] = ascent.table.new_full((2, size), torch.nan)
             neurons[value][0][:, its.index], weights[value][0, its.index] = (
                 point.shares[value], logarithms.deviations[value][0],
             )  # fmt: skip
@@ -53,30 +57,30 @@ class SharedMemory:
                 neurons[value][1][:, its.index] = point.errors[value] / radius
                 weights[value][1, its.index] = logarithms.errors[value][0]
         rows = {key: row for row, key in enumerate(keys)}
-        factors, inputs = climb.table[:, -1].clone(), point.inputs.clone()
+        factors, inputs = ascent.table[:, -1].clone(), point.inputs.clone()
         return cls(radius, rows, neurons, inputs, factors, weights, logarithms.inputs[0])
 
     def suits(self, radius: float) -> bool:
         """Whether it is a better start at a radius than none: from far away it leads astray."""
         return 1 / NEAR <= radius / self.radius <= NEAR
 
-    def recall(self, climb: SharedClimb, keys: Sequence[int], radius: float) -> None:
+    def recall(self, ascent: SharedAscent, keys: Sequence[int], radius: float) -> None:
         """Writes what is known into an ascent, which has a start of its own."""
         found = [(place, self.rows[key]) for place, key in enumerate(keys) if key in self.rows]
         if not found:
             return
         places, rows = (torch.tensor(column) for column in zip(*found, strict=True))
         growth = math.log(radius / self.radius)  # of deviations, by whose squares weights are multiplied
-        point, logarithms = climb.layout.point(climb.table), climb.weights().map(torch.log)
+        point, logarithms = ascent.layout.point(ascent.table), ascent.weights().map(torch.log)
         point.inputs[places] = self.inputs[rows]
-        climb.table[:, -1] = self.factors[rows].median()
-        climb.table[places, -1] = self.factors[rows]
+        ascent.table[:, -1] = self.factors[rows].median()
+        ascent.table[places, -1] = self.factors[rows]
         logarithms.inputs.copy_(self.input_weights + growth)
-        for value, its in climb.scene.neurons.items():
+        for value, its in ascent.linearised.neurons.items():
             shares, errors = self.neurons[value][:, rows][..., its.index]
             put(point.shares[value], shares, places)
             shift(logarithms.deviations[value], self.weights[value][0, its.index] - growth, -CAUTION)
             if its.following:
                 put(point.errors[value], errors * radius, places)
                 shift(logarithms.errors[value], self.weights[value][1, its.index] - growth, CAUTION)
-        climb.logarithms = row_of_logarithms(logarithms.map(torch.exp), climb.layout)
+        ascent.logarithms = row_of_logarithms(logarithms.map(torch.exp), ascent.layout)

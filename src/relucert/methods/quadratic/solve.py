@@ -20,13 +20,13 @@ from torch import Tensor
 from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, Climb, Layout
-from relucert.methods.quadratic.composed import TINIEST, Composed, Even, compose
+from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, CertificateAscent, Layout
+from relucert.methods.quadratic.composed import TINIEST, Composed, UniformPlan, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull, squares_bound
 from relucert.methods.quadratic.joint import PowerIteration
-from relucert.methods.quadratic.layered import Free, LayeredClimb
+from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.memory import Memory
-from relucert.methods.quadratic.scene import Scene
 
 INFLATION = 1.0005  # of own weights, beyond what seems to make them feasible
 MORE, WORTH = 3, 0.1  # further ascents at the most, while each raises a bound by that share of the row's value
@@ -39,7 +39,7 @@ class Effort:
 
     Attributes:
         shared: With weights that stay.
-        own: With weights that climb.
+        own: With weights that an ascent chooses, too.
         again: The same, from what was found at another radius.
     """
 
@@ -81,7 +81,7 @@ class Solver:
     """All rows in one region.
 
     Args:
-        scene: In float64.
+        linearised: In float64.
         forms: The rows on the output, (rows, classes).
         heights: Their values at the reference, offsets included, (rows,).
         effort: How much to spend.
@@ -89,9 +89,14 @@ class Solver:
     """
 
     def __init__(
-        self, scene: Scene, forms: Tensor, heights: Tensor, effort: Effort | None = None, report: Report = silent
+        self,
+        linearised: LinearisedNetwork,
+        forms: Tensor,
+        heights: Tensor,
+        effort: Effort | None = None,
+        report: Report = silent,
     ) -> None:
-        self.scene, self.quick = scene, scene.quick()
+        self.linearised, self.quick = linearised, linearised.quick()
         self.forms, self.heights = forms.float(), heights.float()
         self.effort, self.report = effort or EFFORT, report
         self.pulled = pull(self.quick, self.forms, self.quick.first_shares)
@@ -105,7 +110,7 @@ class Solver:
             value: torch.full((len(neurons),), float(self.pulled.coefficients[value][hardest].norm()))
             for value, neurons in self.quick.neurons.items()
         }
-        self.composed = compose(self.scene, self.quick, Even(weights))
+        self.composed = compose(self.linearised, self.quick, UniformPlan(weights))
         self.base = self.composed.weights.map(Tensor.float)
         layout = Layout(self.quick, own=False)
         self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
@@ -127,13 +132,13 @@ class Solver:
 
     def recompose(self, composed: Composed, surplus: float) -> Composed:
         """A composed certificate with more room above the estimates of its norms."""
-        return compose(self.scene, self.quick, composed.plan, surplus)
+        return compose(self.linearised, self.quick, composed.plan, surplus)
 
-    def climb(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend(self, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows, (count,), climb with the composed certificate until their bounds are enough, (rows,)."""
-        return self._climb_with(self.composed, self.table[rows].clone(), rows, enough)
+        return self._ascend_with(self.composed, self.table[rows].clone(), rows, enough)
 
-    def climb_like(self, other: int, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend_with_weights_of(self, other: int, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows climb with the weights of another one's own certificate, where it has one: one proof is enough."""
         solution = self.solutions[other]
         if solution is None or solution.certificate is self.composed:
@@ -144,50 +149,50 @@ class Solver:
             self.solutions[other] = replace(solution, certificate=shared)
         table = self.table[rows].clone()
         table[:, -1] = math.log(solution.factor)
-        return self._climb_with(shared, table, rows, enough)
+        return self._ascend_with(shared, table, rows, enough)
 
-    def climb_layered(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend_layered(self, rows: Tensor, enough: Tensor) -> Tensor:
         """Some rows climb with one layered certificate for all of them.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
-        layout, plan = Layout(self.quick, own=False), Free.of(self.quick, self.composed)
-        climb = LayeredClimb(layout, self.forms[rows], self.heights[rows], self.table[rows].clone(), plan)
+        layout, plan = Layout(self.quick, own=False), PerNeuronPlan.of(self.quick, self.composed)
+        ascent = LayeredAscent(layout, self.forms[rows], self.heights[rows], self.table[rows].clone(), plan)
         try:
-            climb.climb(self.effort.own, self.report)
+            ascent.ascend(self.effort.own, self.report)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return self.bounds
-        layered = compose(self.scene, self.quick, climb.plan)
-        return self._climb_with(layered, climb.table, rows, enough, AGAIN)
+        layered = compose(self.linearised, self.quick, ascent.plan)
+        return self._ascend_with(layered, ascent.table, rows, enough, AGAIN)
 
-    def _climb_with(
+    def _ascend_with(
         self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor, speed: float = 1.0
     ) -> Tensor:  # fmt: skip
         layout, base = Layout(self.quick, own=False), certificate.weights.map(Tensor.float)
-        climb = Climb(layout, self.forms[rows], self.heights[rows], base, table, None)
-        return self._ascend(climb, rows, enough, self.effort.shared, speed, certificate)
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], base, table, None)
+        return self._ascend(ascent, rows, enough, self.effort.shared, speed, certificate)
 
-    def climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
+    def ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
         """Some rows climb with weights of their own, from where they were at another radius or are now.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
         try:
-            return self._climb_jointly(rows, enough, memories)
+            return self._ascend_jointly(rows, enough, memories)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return self.bounds
 
-    def _climb_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
+    def _ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
         known = [memories[row] for row in rows]
         if all(memory is not None and memory.suits(self.radius) for memory in known):
-            self._ascend(self._own_climb(rows, known, warm=True), rows, enough, self.effort.again, AGAIN)
+            self._ascend(self._own_ascent(rows, known, warm=True), rows, enough, self.effort.again, AGAIN)
             left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
-            return self.climb_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
-        climb = self._own_climb(rows, [self._best_memory()] * len(rows), warm=False)
-        self._ascend(climb, rows, enough, self.effort.own)
-        return self._go_on(rows, enough)
+            return self.ascend_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
+        ascent = self._own_ascent(rows, [self._best_memory()] * len(rows), warm=False)
+        self._ascend(ascent, rows, enough, self.effort.own)
+        return self._continue_ascents(rows, enough)
 
-    def _own_climb(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> Climb:
+    def _own_ascent(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> CertificateAscent:
         """The start of an ascent with weights of their own; warm: whether memories are of the same rows."""
         layout = Layout(self.quick, own=True)
         table = self.forms.new_zeros(len(rows), sum(layout.sizes))
@@ -198,11 +203,11 @@ class Solver:
         for place, memory in enumerate(memories):
             if memory is not None:
                 memory.recall(layout, table[place : place + 1], self.radius, own=warm)
-        climb = Climb(layout, self.forms[rows], self.heights[rows], self.base, table, power)
-        climb.settled()
-        return climb
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], self.base, table, power)
+        ascent.settled()
+        return ascent
 
-    def _go_on(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def _continue_ascents(self, rows: Tensor, enough: Tensor) -> Tensor:
         """Rows that are not positive climb on for as long as it raises their bounds by much."""
         for _ in range(MORE):
             solutions = [self.solutions[row] for row in rows]
@@ -211,8 +216,8 @@ class Solver:
             if not left:
                 break
             rows, before = rows[left], self.bounds[rows[left]].clone()
-            climb = self._own_climb(rows, [memories[place] for place in left], warm=True)
-            self._ascend(climb, rows, enough, self.effort.own, AGAIN)
+            ascent = self._own_ascent(rows, [memories[place] for place in left], warm=True)
+            self._ascend(ascent, rows, enough, self.effort.own, AGAIN)
             rows = rows[self.bounds[rows] - before > WORTH * self.heights[rows].abs()]
         return self.bounds
 
@@ -223,41 +228,41 @@ class Solver:
 
     @property
     def radius(self) -> float:
-        return float(self.scene.region.radius[0])
+        return float(self.linearised.region.radius[0])
 
     def _ascend(
-        self, climb: Climb, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0,
+        self, ascent: CertificateAscent, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0,
         shared: Composed | Joint | None = None,
     ) -> Tensor:  # fmt: skip
         """Climbs until all bounds are enough; shared: whose weights factors multiply, None: weights are own ones."""
-        adam, rates = Adam([climb.table], DECAY, 1e-12), speed * climb.layout.rates()
+        adam, rates = Adam([ascent.table], DECAY, 1e-12), speed * ascent.layout.rates()
         for step in range(steps):
             if step % CHECKED == 0:
                 self.report(Progress(step=step, steps=steps))
-            before = None if shared is None else climb.table.clone()
-            found = climb.step(adam, rates * (1 - (1 - COOLED) * step / steps))
+            before = None if shared is None else ascent.table.clone()
+            found = ascent.step(adam, rates * (1 - (1 - COOLED) * step / steps))
             if before is not None and shared is not None:
-                self._keep(rows, climb.layout, before, found, shared)
+                self._keep(rows, ascent.layout, before, found, shared)
             every = CHECKED if shared is not None else 3 * CHECKED  # own weights have to settle for a look
             if step % every == every - 1 and step + 1 < steps:
                 done = found > enough[rows]
                 if shared is None and bool(done.any()):
-                    found = self._settle(climb, rows)
+                    found = self._settle(ascent, rows)
                     done = found > enough[rows]
                 if bool(done.any()):
                     left = (~done).nonzero().flatten()
-                    climb, rows = climb.select(left), rows[left]
+                    ascent, rows = ascent.select(left), rows[left]
                     adam.select(left)
                 if not len(rows):
                     return self.bounds
         if shared is None:
-            self._settle(climb, rows)
+            self._settle(ascent, rows)
         return self.bounds
 
-    def _settle(self, climb: Climb, rows: Tensor) -> Tensor:
+    def _settle(self, ascent: CertificateAscent, rows: Tensor) -> Tensor:
         """Keeps where rows with weights of their own are, once these are known to be feasible; returns the bounds."""
-        found, weights = climb.settled()
-        self._keep(rows, climb.layout, climb.table, found, weights)
+        found, weights = ascent.settled()
+        self._keep(rows, ascent.layout, ascent.table, found, weights)
         return found
 
     def _keep(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from relucert.common.deadline import seconds_left
-from relucert.methods.solvers.program import Array, Program, Sides
+from relucert.methods.solvers.program import Array, Program, RightHandSides
 from relucert.methods.solvers.solver import DualSolution, Unsolved, require
 
 
@@ -38,7 +38,7 @@ class Conic:
         self._time_limit = time_limit
         self._model: Any = None
 
-    def change(self, sides: Sides) -> None:
+    def change(self, sides: RightHandSides) -> None:
         """Clarabel wants A x + s = b with s in a product of cones: zero, nonnegative, second-order."""
         program, clarabel, width = self._program, self._clarabel, self._program.columns
         rows = program.activation_rows

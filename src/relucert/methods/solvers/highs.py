@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from relucert.common.deadline import seconds_left
-from relucert.methods.solvers.program import Array, Program, Sides
+from relucert.methods.solvers.program import Array, Program, RightHandSides
 from relucert.methods.solvers.solver import DualSolution, Unsolved, require
 
 
@@ -49,7 +49,7 @@ class Highs:
         )  # fmt: skip
         self._check(status)
 
-    def change(self, sides: Sides) -> None:
+    def change(self, sides: RightHandSides) -> None:
         count, model = len(self._columns), self._model
         self._check(model.changeColsBounds(len(self._inputs), self._inputs, *sides.inputs))
         self._check(model.changeColsBounds(count, self._columns, *sides.zero))

@@ -26,7 +26,7 @@ from relucert.network import INPUT, Network, Relu, pull_back, transposed
 Array = NDArray[np.float64]
 
 
-class Sides(NamedTuple):
+class RightHandSides(NamedTuple):
     """What one radius and the neurons' bounds make of the program; infinite: no such side.
 
     inputs: bounds of the input's columns. One entry per ReLU each: zero, the bounds of a; line, the bounds of a - z;
@@ -82,7 +82,7 @@ class Program:
         rows[np.arange(len(rows)), self.sources] = 1
         return rows
 
-    def sides(self, radius: float, bounds: Bounds, member: int) -> Sides:
+    def right_hand_sides(self, radius: float, bounds: Bounds, member: int) -> RightHandSides:
         """At a radius, with the neurons' bounds of one batch member; ReLUs whose bounds are missing have no top."""
         slope, high = np.zeros_like(self.after), np.full_like(self.after, np.inf)
         for value, place in self.activations.items():
@@ -94,7 +94,7 @@ class Program:
         zero, line = -self.after / radius, (self.before - self.after) / radius
         top = (high + slope * self.before - self.after) / radius
         down, up = (np.minimum(wall / radius, self.extent) for wall in self.walls)
-        return Sides(
+        return RightHandSides(
             (-down, up),
             (np.where(active, -np.inf, zero), np.where(inactive, zero, np.inf)),
             (np.where(inactive, -np.inf, line), np.where(active, line, np.inf)),

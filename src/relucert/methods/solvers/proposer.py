@@ -216,7 +216,7 @@ class _Work:
         assert program is not None
         for member, forms in self.asked:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
-            sides = program.sides(float(path.region.radius[member]), path.bounds, member)
+            sides = program.right_hand_sides(float(path.region.radius[member]), path.bounds, member)
             changed = False
             for form in forms:
                 if self.stopped.is_set():

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from relucert.errors import InputError
-from relucert.methods.solvers.program import Array, Sides
+from relucert.methods.solvers.program import Array, RightHandSides
 
 
 class Unsolved(Exception):  # noqa: N818
@@ -24,7 +24,7 @@ class DualSolution(NamedTuple):
 class Solver(Protocol):
     """Minimises linear costs over one program, again and again."""
 
-    def change(self, sides: Sides) -> None:
+    def change(self, sides: RightHandSides) -> None:
         """Moves on to another radius, or to other bounds of the neurons."""
 
     def solve(self, cost: Array) -> DualSolution:

@@ -41,7 +41,7 @@ class Least(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hinge:
+class UnstableRelu:
     """An unstable ReLU: the form that it rectifies, and the line above it, slope and height at zero."""
 
     source: Form
@@ -86,8 +86,10 @@ class _Forms:
     network: Network
     box: Violation
     ends: float
-    hinges: list[Hinge] = field(default_factory=list)
-    indices: dict[frozenset[tuple[int, Fraction]], int] = field(default_factory=dict)  # of hinges, by pre-activation
+    unstable: list[UnstableRelu] = field(default_factory=list)
+    indices: dict[frozenset[tuple[int, Fraction]], int] = field(
+        default_factory=dict
+    )  # in `unstable`, by pre-activation
 
     def __post_init__(self) -> None:
         self.inputs = _inputs(self.box, self.network.sizes[INPUT])
@@ -129,7 +131,7 @@ class _Forms:
         return forms
 
     def _rectified(self, form: Form) -> Form:
-        """The form of a ReLU: its source's where it is active, none where it is inactive, else a hinge's."""
+        """The form of a ReLU: its source's where it is active, none where it is inactive, else an unstable one's."""
         key, negative = frozenset(form.items()), {term: -number for term, number in form.items()}
         if key in self.indices:
             return {self.indices[key]: Fraction(1)}
@@ -141,22 +143,22 @@ class _Forms:
             return {}
         slope = high / (high - low)
         slope = slope if slope.denominator.bit_length() <= LONGEST else round(slope / UNIT) * UNIT
-        self.hinges.append(Hinge(form, slope, max(-slope * low, (1 - slope) * high)))
-        self.indices[key] = self.network.sizes[INPUT] + len(self.hinges) - 1
+        self.unstable.append(UnstableRelu(form, slope, max(-slope * low, (1 - slope) * high)))
+        self.indices[key] = self.network.sizes[INPUT] + len(self.unstable) - 1
         return {self.indices[key]: Fraction(1)}
 
     def least(self, form: Form, steep: Fraction) -> Least:
         """A lower bound in the box; steep: one of `STEEP`."""
         inputs = self.network.sizes[INPUT]
         left = dict(form)
-        for index in range(len(self.hinges) - 1, -1, -1):
+        for index in range(len(self.unstable) - 1, -1, -1):
             number = left.pop(inputs + index, Fraction(0))
-            hinge = self.hinges[index]
+            relu = self.unstable[index]
             if number < 0:
-                _add(left, hinge.source, number * hinge.slope)
-                _add(left, {CONSTANT: hinge.height}, number)
-            elif number > 0 and hinge.slope > steep:
-                _add(left, hinge.source, number)
+                _add(left, relu.source, number * relu.slope)
+                _add(left, {CONSTANT: relu.height}, number)
+            elif number > 0 and relu.slope > steep:
+                _add(left, relu.source, number)
         bound, reached = left.pop(CONSTANT, Fraction(0)), True
         for index, number in left.items():
             bound += number * (self.box.low[index] if number > 0 else self.box.high[index])

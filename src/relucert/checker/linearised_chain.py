@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from flint import fmpq, fmpz_mat
 
-from relucert.checker.ball_scene import BallScene, Numbers, fraction
+from relucert.checker.ball_region import BallRegion, Numbers, fraction
 from relucert.checker.document import Rejected
 from relucert.checker.integers import Chain, Scaled
 from relucert.checker.lines import BOUND_BITS
@@ -18,7 +18,7 @@ from relucert.network import Network
 
 
 @dataclass(frozen=True)
-class HiddenScene:
+class CheckedLayer:
     """A hidden layer: its exact numbers, the bounds of its pre-activations, and those at the region's centre.
 
     slope, width: of its sectors; None for the last hidden layer.
@@ -45,11 +45,11 @@ class HiddenScene:
 
 
 @dataclass(frozen=True)
-class ChainScene:
+class CheckedChain:
     """The region, the hidden layers within it, and the layer of the outputs."""
 
-    region: BallScene
-    layers: list[HiddenScene]
+    region: BallRegion
+    layers: list[CheckedLayer]
     weight: Scaled
     bias: Numbers
 
@@ -58,12 +58,12 @@ class ChainScene:
         return [coordinate for coordinate, radius in enumerate(self.region.radii) if radius > 0]
 
 
-def scene_of(network: Network, proof: QuadraticProof) -> tuple[ChainScene, list[Fraction]]:
-    """The scene of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
+def linearise(network: Network, proof: QuadraticProof) -> tuple[CheckedChain, list[Fraction]]:
+    """The linearised chain of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
     chain = Chain.of(network)
     bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)))
     linear = bounded.margins()
-    region, layers = BallScene.of(proof), []
+    region, layers = BallRegion.of(proof), []
     if len(proof.sectors) != max(0, len(bounded.bounds) - 1):
         raise Rejected("it has not the sectors of every hidden layer but the last")
     point = region.centre
@@ -74,9 +74,9 @@ def scene_of(network: Network, proof: QuadraticProof) -> tuple[ChainScene, list[
         slope = width = None
         if number < len(proof.sectors):
             slope, width = _sectors(proof.sectors[number], lower, upper, centre, number)
-        layers.append(HiddenScene(weight, bias, lower, upper, centre, slope, width))
+        layers.append(CheckedLayer(weight, bias, lower, upper, centre, slope, width))
         point = [max(number, fmpq(0)) for number in centre]
-    return ChainScene(region, layers, chain.weights[-1], chain.biases[-1]), linear
+    return CheckedChain(region, layers, chain.weights[-1], chain.biases[-1]), linear
 
 
 def _sectors(

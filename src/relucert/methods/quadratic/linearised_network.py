@@ -67,7 +67,7 @@ class Neurons:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class LinearisedNetwork:
     """A region and the layers of ReLUs within it, in one precision.
 
     Attributes:
@@ -90,7 +90,7 @@ class Scene:
     neurons: dict[int, Neurons]
 
     @classmethod
-    def of(cls, network: Network, region: Region, bounds: Bounds) -> Scene:
+    def of(cls, network: Network, region: Region, bounds: Bounds) -> LinearisedNetwork:
         """Everything in float64, as the network and the region are; bounds: of every pre-activation, (1, size)."""
         reference, radii = region.reference[0], region.coordinate_radii(RIGOROUS)[0]
         passes = Passes(network, quick=False)
@@ -119,9 +119,9 @@ class Scene:
                 add_layer(value)
         return cls(passes, region, reference, radii, values, stable, neurons)
 
-    def quick(self, dtype: torch.dtype = torch.float32) -> Scene:
+    def quick(self, dtype: torch.dtype = torch.float32) -> LinearisedNetwork:
         """The same for searches, whose rounding nothing bounds."""
-        return Scene(
+        return LinearisedNetwork(
             Passes(self.network.cast(dtype), quick=True), self.region.cast(dtype), self.reference.to(dtype),
             self.radii.to(dtype), {}, {value: slopes.to(dtype) for value, slopes in self.stable.items()},
             {value: neurons.cast(dtype) for value, neurons in self.neurons.items()},

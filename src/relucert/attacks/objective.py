@@ -29,7 +29,7 @@ class Slope(NamedTuple):
     gradients: Tensor
 
 
-class Pursuit:
+class AttackObjective:
     """A batch of images, each with a property of which one row is to be violated.
 
     Attacks move points around the images in units of the region's scale: there a distance is the norm's own. Every
@@ -104,10 +104,10 @@ class Pursuit:
             self.distances = torch.minimum(self.distances, distances)
 
     @contextmanager
-    def multiplied(self, times: int) -> Iterator[Pursuit]:
-        """A pursuit of several copies of all images, copy by copy; afterwards the nearest success counts."""
+    def multiplied(self, times: int) -> Iterator[AttackObjective]:
+        """An objective of several copies of all images, copy by copy; afterwards the nearest success counts."""
         prop = self.prop.repeat(times)
-        copies = Pursuit(self.network, self.centres.repeat(times, 1), prop, self.shape, self.report)
+        copies = AttackObjective(self.network, self.centres.repeat(times, 1), prop, self.shape, self.report)
         copies.pace = times * self.pace
         try:
             yield copies

@@ -15,7 +15,7 @@ from relucert.network.cut import can_be_cut, without_neurons
 WORTH_A_CUT = 2**15  # multiplications saved for each form that is pulled back
 
 
-class Thinned:
+class ReducedPath:
     """The reference path of a network that has lost the inactive neurons of the layers that are bounded already.
 
     Attributes:

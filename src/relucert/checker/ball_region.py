@@ -18,7 +18,7 @@ Numbers = list[fmpq]
 
 
 @dataclass(frozen=True)
-class BallScene:
+class BallRegion:
     """The region as `x = centre + radii y` with y in the unit ball of the norm; radius 0: the coordinate stays.
 
     Attributes:
@@ -33,7 +33,7 @@ class BallScene:
     walls: Numbers | None = None
 
     @classmethod
-    def of(cls, proof: Certified) -> BallScene:
+    def of(cls, proof: Certified) -> BallRegion:
         centre = [fraction(number) for number in proof.image]
         scale = proof.scale or [1.0] * len(centre)
         radii = [fraction(proof.radius) * fraction(unit) for unit in scale]

@@ -12,8 +12,8 @@ import torch
 from relucert import Query, verify
 from relucert.network import Linear, Relu
 from relucert.verification.rational import outputs_at
+from relucert.verification.rational_bounds import STEEP, _Forms, impossible
 from relucert.verification.specification.version_one import parse
-from relucert.verification.touching import STEEP, _Forms, impossible
 from tests.nets import chain, mlp
 from tests.verification.networks import absolute, as_onnx
 
@@ -53,7 +53,7 @@ def test_forms_bound_what_they_are_about(seed: int) -> None:
     forms = _Forms(network, violation, NEVER)
     outputs = forms.outputs()
     assert outputs is not None
-    assert forms.hinges
+    assert forms.unstable
     points = torch.rand(30, 2, generator=generator, dtype=torch.float64).tolist()
     for place in range(2):
         least = max(forms.least(outputs[place], steep).bound for steep in STEEP)
@@ -67,7 +67,7 @@ def test_forms_bound_what_they_are_about(seed: int) -> None:
 
 
 def test_ends_that_are_exact_are_reached() -> None:
-    """The least value of a network without hinges is exact, to the last digit."""
+    """The least value of a network without unstable is exact, to the last digit."""
     network = chain((2,), Linear(torch.tensor([[0.1, -0.3]]), torch.tensor([0.7])), Relu())
     tenth, third = Fraction(1, 10), Fraction(1, 3)
     exact = outputs_at(network, [tenth, third])

@@ -17,7 +17,7 @@ import torch
 from flint import fmpq
 from torch import Tensor
 
-from relucert.checker.ball_scene import BallScene, Numbers, fixed
+from relucert.checker.ball_region import BallRegion, Numbers, fixed
 from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer, most
@@ -54,7 +54,7 @@ class UnstableNeurons:
 
 
 @dataclass(frozen=True, eq=False)
-class CertificateScene:
+class CheckedNetwork:
     """The network over the region of a proof.
 
     Attributes:
@@ -72,7 +72,7 @@ class CertificateScene:
 
     network: Network
     layers: Mapping[int, FixedLayer]
-    region: BallScene
+    region: BallRegion
     values: dict[int, Fixed]
     residuals: dict[int, Fixed]
     slopes: dict[int, Fixed]
@@ -81,31 +81,31 @@ class CertificateScene:
     end: int
 
     @classmethod
-    def of(cls, proof: CertificateProof, bounded: TreeCheck, bound: Bounder) -> CertificateScene:
-        """The scene of a proof whose pre-activations were bounded by a check.
+    def of(cls, proof: CertificateProof, bounded: TreeCheck, bound: Bounder) -> CheckedNetwork:
+        """The linearised network of a proof whose pre-activations were bounded by a check.
 
-        bound: Gives the bounds of a pre-activation, from the scene as far as it goes.
+        bound: Gives the bounds of a pre-activation, from the network as far as it is linearised.
         """
         relaxation, network = bounded.relaxation, bounded.relaxation.network
         complete = set(proof.layers) == set(network.preactivations)
         require(complete, "it has not the neurons of every pre-activation")
-        region = BallScene.of(proof)
-        scene = cls(network, relaxation.layers, region, {}, {}, {}, {}, {}, network.output)
-        scene._refer(INPUT, fixed(region.centre), None)
+        region = BallRegion.of(proof)
+        linearised = cls(network, relaxation.layers, region, {}, {}, {}, {}, {}, network.output)
+        linearised._refer(INPUT, fixed(region.centre), None)
         if INPUT in network.preactivations:
-            scene._open(INPUT, proof, bound(scene, INPUT))
+            linearised._open(INPUT, proof, bound(linearised, INPUT))
         for value, node in network.steps():
             if node.operation.name == "relu":
-                scene.values[value] = scene._relu(node.inputs[0])
+                linearised.values[value] = linearised._relu(node.inputs[0])
             else:
                 layer = relaxation.layers[value]
-                image = layer.linear([scene.values[source] for source in node.inputs])
+                image = layer.linear([linearised.values[source] for source in node.inputs])
                 if layer.constant is not None:
                     image = image.plus(layer.constant.reshaped(1, -1))
-                scene._refer(value, image, relaxation.noise.get(value))
+                linearised._refer(value, image, relaxation.noise.get(value))
             if value in network.preactivations:
-                scene._open(value, proof, bound(scene, value))
-        return scene
+                linearised._open(value, proof, bound(linearised, value))
+        return linearised
 
     def _refer(self, value: int, image: Fixed, noise: Fixed | None) -> None:
         """Sets the reference and the residual of a value: `image` is the operation on the references before it."""
@@ -152,8 +152,8 @@ class CertificateScene:
         passed[:, index] = before.units[:, index].clamp(min=0)
         return replace(before, units=passed)
 
-    def before(self, value: int) -> CertificateScene:
-        """The scene of the network that ends at a value; the neurons of all ReLUs before it must be set."""
+    def before(self, value: int) -> CheckedNetwork:
+        """The linearised network that ends at a value; the neurons of all ReLUs before it must be set."""
         cut = replace(self, end=value)
         neurons = {layer: replace(self.neurons[layer], followed=layer in cut.followed) for layer in cut.preactivations}
         return replace(cut, neurons=neurons)
@@ -205,7 +205,7 @@ class CertificateScene:
         return {value: moved[value] for value in values}, {value: drift[value] for value in values}
 
 
-Bounder = Callable[[CertificateScene, int], Interval]
+Bounder = Callable[[CheckedNetwork, int], Interval]
 
 
 def uniform(numbers: Fixed) -> Fixed:

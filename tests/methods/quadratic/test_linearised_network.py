@@ -8,7 +8,7 @@ import torch
 from relucert.methods.quadratic.matrices import local_maps
 from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.network import Convolution
-from tests.methods.quadratic.scenes import NAMES, scene_of, true_vectors
+from tests.methods.quadratic.linearised import NAMES, linearise, true_vectors
 from tests.nets import NORMS
 from tests.regions import LIMITS, samples
 
@@ -18,11 +18,11 @@ from tests.regions import LIMITS, samples
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sampled
 def test_deviations_are_linear_in_inputs_and_errors(name: str, norm: float, limits: str | None) -> None:
-    _, scene, _ = scene_of(name, norm, limits)
-    points = samples(scene.region, 0, 20, torch.Generator().manual_seed(0))
-    inputs, errors, moved = true_vectors(scene, points)
+    _, linearised, _ = linearise(name, norm, limits)
+    points = samples(linearised.region, 0, 20, torch.Generator().manual_seed(0))
+    inputs, errors, moved = true_vectors(linearised, points)
     assert float(inputs.abs().max()) <= 1 + 1e-12
-    found = scene.forward(inputs, errors)
+    found = linearised.forward(inputs, errors)
     for value, deviations in moved.items():
         torch.testing.assert_close(found[value], deviations, rtol=1e-9, atol=1e-9)
 
@@ -30,39 +30,41 @@ def test_deviations_are_linear_in_inputs_and_errors(name: str, norm: float, limi
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_transposed_passes_are_adjoint(name: str, quick: bool) -> None:
-    _, scene, _ = scene_of(name, 2.0)
+    _, linearised, _ = linearise(name, 2.0)
     if quick:
-        scene = scene.quick(torch.float64)
+        linearised = linearised.quick(torch.float64)
     generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(3, len(scene.radii), generator=generator).double()
-    errors = {value: torch.randn(3, len(its), generator=generator).double() for value, its in scene.neurons.items()}
-    forms = {value: torch.randn(3, len(its), generator=generator).double() for value, its in scene.neurons.items()}
-    images = scene.forward(inputs, errors)
-    on_inputs, on_errors = scene.transposed(forms)
+    inputs = torch.randn(3, len(linearised.radii), generator=generator).double()
+    errors = {
+        value: torch.randn(3, len(its), generator=generator).double() for value, its in linearised.neurons.items()
+    }
+    forms = {value: torch.randn(3, len(its), generator=generator).double() for value, its in linearised.neurons.items()}
+    images = linearised.forward(inputs, errors)
+    on_inputs, on_errors = linearised.transposed(forms)
     left = sum((images[value] * forms[value]).sum(1) for value in forms)
-    followed = [value for value, its in scene.neurons.items() if its.following]
+    followed = [value for value, its in linearised.neurons.items() if its.following]
     right = (inputs * on_inputs).sum(1) + sum((errors[value] * on_errors[value]).sum(1) for value in followed)
     torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_matrices_are_the_maps_between_layers(name: str) -> None:
-    network, scene, _ = scene_of(name, 2.0)
+    network, linearised, _ = linearise(name, 2.0)
     generator = torch.Generator().manual_seed(2)
     for value in network.preactivations:
         maps = local_maps(network, value, torch.arange(network.sizes[value]))
-        assert sorted(maps) == sorted(scene.passes.sources(value))
+        assert sorted(maps) == sorted(linearised.passes.sources(value))
         for source, found in maps.items():
             size = network.sizes[max(source, 0)]
             vectors = torch.randn(4, size, generator=generator).double()
-            image = scene.passes.local(value, {source: vectors})
+            image = linearised.passes.local(value, {source: vectors})
             matrix = (
                 found.matrix if isinstance(found.matrix, torch.Tensor) else torch.from_numpy(found.matrix.toarray())
             )
             torch.testing.assert_close(vectors @ matrix.T, image, rtol=1e-9, atol=1e-9)
-            back = scene.passes.local_transposed(value, image)[source]
+            back = linearised.passes.local_transposed(value, image)[source]
             torch.testing.assert_close(image @ matrix, back, rtol=1e-9, atol=1e-9)
-    assert any(THE_INPUT in scene.passes.sources(value) for value in network.preactivations)
+    assert any(THE_INPUT in linearised.passes.sources(value) for value in network.preactivations)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

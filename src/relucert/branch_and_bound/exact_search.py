@@ -33,7 +33,7 @@ NEAR = 1.03  # how near a radius that was too large has to be for all time to go
 
 
 @dataclass(eq=False)
-class Approach:
+class ExactSearch:
     """Proves ever larger regions around an image, up to the nearest violation.
 
     Attributes:
