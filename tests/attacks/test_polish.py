@@ -12,8 +12,7 @@ from scipy import optimize
 
 import relucert
 from relucert.arithmetic.norm import Norm
-from relucert.attacks.nearest import nearest_program
-from relucert.attacks.nearest_programs import LargestProgram
+from relucert.attacks.nearest import LargestProgram, nearest_program
 from relucert.attacks.polish import PATIENCE, Polisher
 from relucert.network import Linear, Network
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at

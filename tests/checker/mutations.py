@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relucert.checker.document import image_digest
+from relucert.checker.claim import image_digest
 from relucert.checker.packing import pack, unpack
 from tests.checker.forests import (
     Leaf,

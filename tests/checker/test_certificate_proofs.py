@@ -16,7 +16,8 @@ import torch
 import relucert
 from relucert.bounding.record import Recorder
 from relucert.checker.check import Claim, check
-from relucert.checker.document import Proof, Rejected, image_digest, read
+from relucert.checker.claim import image_digest
+from relucert.checker.document import Proof, Rejected, read
 from relucert.checker.packing import pack, unpack
 from relucert.checker.rules import rule_bounds
 from relucert.checker.tree_check import TreeCheck

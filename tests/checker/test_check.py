@@ -15,7 +15,8 @@ import torch
 
 import relucert
 from relucert.checker.check import Claim, Rejected, check
-from relucert.checker.document import FORMAT, image_digest
+from relucert.checker.claim import image_digest
+from relucert.checker.document import FORMAT
 from relucert.checker.packing import pack
 from relucert.errors import InputError, LoadError, UnsupportedError
 from relucert.network import Add, Layer, Linear, Network, Node, Relu

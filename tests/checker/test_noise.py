@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from relucert.checker.document import INFERENCES, Proof, Rejected
+from relucert.checker.claim import INFERENCES
+from relucert.checker.document import Proof, Rejected
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.noise import PRECISIONS
 from relucert.checker.tree_check import TreeCheck

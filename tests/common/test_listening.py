@@ -13,8 +13,8 @@ import torch
 
 import relucert
 from relucert.common import listening, terminal
-from relucert.common.listening import NotebookBar, pace
-from relucert.common.progress import Progress
+from relucert.common.listening import NotebookBar
+from relucert.common.progress import Progress, pace
 from relucert.errors import InputError
 
 

@@ -15,13 +15,17 @@ from relucert.checker.document import Rejected
 from relucert.checker.specification import read_cases
 from relucert.errors import RelucertError
 from relucert.network import Network
-from relucert.verification.specification.version_one import parse
+from relucert.verification.specification import version_one
 from tests.nets import mlp
 from tests.verification.test_verify import sampled
 
 NETWORK = mlp(3, 6, 2, seed=8)
 WORDS = ["(", ")", "and", "or", "<=", ">=", "+", "-", "*", "X_0", "X_2", "X_7", "Y_0", "Y_1", "Y_9", "0", "1e-3",
          "-2.5", "assert", "declare-const", "Real", "not", ";", "nan", "1e99999", "1e300", "é", "="]  # fmt: skip
+
+
+def parse(text: str) -> Query:
+    return Query.of(version_one.parse(text))
 
 
 def number(source: random.Random) -> str:

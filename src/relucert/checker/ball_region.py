@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from flint import fmpq
 
-from relucert.checker.document import Certified
+from relucert.checker.claim import Certified
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.fixed_rows import rounded

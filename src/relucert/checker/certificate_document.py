@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relucert.checker.document import INFERENCES, KEYS, Certified, claim_of
+from relucert.checker.claim import INFERENCES, KEYS, Certified, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
 from relucert.checker.trees import Scope, scope_of

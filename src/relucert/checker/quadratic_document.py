@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relucert.checker.document import KEYS, Certified, claim_of
+from relucert.checker.claim import KEYS, Certified, claim_of
 from relucert.checker.entries import Rejected, as_numbers
 from relucert.checker.trees import Scope, scope_of
 

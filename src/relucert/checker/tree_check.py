@@ -10,7 +10,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from relucert.checker.document import Certified
+from relucert.checker.claim import Certified
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, on_grid

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
-from relucert.common.progress import Progress, ProgressLike, Report, check_progress
+from relucert.common.progress import Progress, ProgressLike, Report, check_progress, pace
 
 PATIENCE = 1.0  # seconds before a bar appears
 EVERY = 0.5  # seconds between its changes
@@ -84,22 +84,10 @@ def listener(progress: ProgressLike) -> Listener:
     if progress is not False and is_kernel():
         return NotebookBar()
     if progress:
-        from relucert.common.terminal import TerminalBar  # whose package takes its time to import
+        from relucert.common.terminal import TerminalBar  # rich takes its time to import
 
         return TerminalBar()
     return NoListener()
-
-
-def rate(speed: float) -> str:
-    """A rate in words: per second or, where it is slow, per minute."""
-    return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
-
-
-def pace(done: float, remaining: float, seconds: float) -> str:
-    """The rate and the remaining time in words, from the steps done in these seconds; empty where there is no rate."""
-    if done <= 0 or seconds <= 0:
-        return ""
-    return f", {rate(done / seconds)}, about {remaining * seconds / done:.0f} s left"
 
 
 class NotebookBar:

@@ -120,3 +120,15 @@ class Reporter:
 def check_progress(progress: object) -> None:
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise InputError(f"progress is a function to call, not {shown(progress)}, or True for a bar, False for none")
+
+
+def rate(speed: float) -> str:
+    """A rate in words: per second or, where it is slow, per minute."""
+    return f"{speed:.3g}/s" if speed >= 1 else f"{60 * speed:.3g}/min"
+
+
+def pace(done: float, remaining: float, seconds: float) -> str:
+    """The rate and the remaining time in words, from the steps done in these seconds; empty where there is no rate."""
+    if done <= 0 or seconds <= 0:
+        return ""
+    return f", {rate(done / seconds)}, about {remaining * seconds / done:.0f} s left"

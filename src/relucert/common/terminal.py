@@ -27,8 +27,7 @@ from rich.table import Column
 from rich.text import Text
 from typing_extensions import Self
 
-from relucert.common.listening import pace, rate
-from relucert.common.progress import Progress
+from relucert.common.progress import Progress, pace, rate
 
 EVERY = 10.0  # seconds between lines
 LEAST_BAR = 12  # characters of a bar, before anything is left out beside it

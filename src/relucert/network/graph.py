@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -23,9 +22,7 @@ from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer
 from relucert.network.rounded_activation import evaluated
 from relucert.network.selection import Computed, apply, computed
-
-if TYPE_CHECKING:
-    from relucert.network.work import PullCount
+from relucert.network.work import PullCount, backward_work, forward_work, pull_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +159,11 @@ class Network:
     @cached_property
     def suits_forward(self) -> bool:
         """Whether carrying all symbols forward takes no more multiplications than pulling every neuron back."""
-        from relucert.network.work import backward_work, forward_work  # which walk over networks
-
         return forward_work(self) <= backward_work(self)
 
     @cached_property
     def pull_counts(self) -> dict[int, PullCount]:
         """By pre-activation, what the back-substitution of one neuron to the input takes."""
-        from relucert.network.work import pull_counts
-
         return pull_counts(self)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,8 +14,10 @@ from typing_extensions import assert_never
 from relucert.arithmetic.forms import LinearForms, Rows, Windows
 from relucert.common.deadline import check_time
 from relucert.network.activation import Activation
-from relucert.network.graph import Network
 from relucert.network.operation import Affine
+
+if TYPE_CHECKING:
+    from relucert.network.graph import Network
 
 INPUT = 0
 Form = TypeVar("Form")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from typing_extensions import assert_never
 
 from relucert.arithmetic.forms import LinearForms
 from relucert.network.activation import Activation
-from relucert.network.graph import Network
 from relucert.network.operation import Affine
 from relucert.network.pull_back import INPUT, pull_back, unit_forms
+
+if TYPE_CHECKING:
+    from relucert.network.graph import Network
 
 
 def forward_work(network: Network) -> int:

@@ -16,7 +16,8 @@ from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
 from relucert.proofs.record import relaxation_entry
 from relucert.verification.problem import BoxViolations
-from relucert.verification.specification.query import Query, Violation
+from relucert.verification.specification.query import Query
+from relucert.verification.specification.violations import Violation
 
 
 def claimed(network: Network, query: Query) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from relucert.inputs.loading.runtime import Runtime
 from relucert.network import INPUT, IndexMap, Network, Node
-from relucert.verification.specification.query import Constraint, Query, Terms, Violation
+from relucert.verification.specification.query import Query
+from relucert.verification.specification.violations import Constraint, Terms, Violation
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from relucert.network import Network
 from relucert.network.batching import batch_size
 from relucert.verification.problem import outer_boxes
 from relucert.verification.search import CHEAP
-from relucert.verification.specification.query import Constraint, Violation
+from relucert.verification.specification.violations import Constraint, Violation
 
 MANY = 8  # boxes from which on batches pay
 MEMORY = 2**28  # bytes of the bounds of one batch

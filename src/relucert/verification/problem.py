@@ -28,7 +28,7 @@ from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 from relucert.query.problem import Problem
-from relucert.verification.specification.query import Constraint, Violation
+from relucert.verification.specification.violations import Constraint, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point

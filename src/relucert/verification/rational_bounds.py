@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from relucert.network import INPUT, Network, Relu
 from relucert.verification.rational import RULES, Rationals
-from relucert.verification.specification.query import Violation
+from relucert.verification.specification.violations import Violation
 
 MOST_NEURONS = 128
 MOST_WORK = 2_000_000  # multiplications of whole numbers, about

@@ -37,7 +37,7 @@ def read_query(
     file = read(path)
     if not file.version_two and not isinstance(given, (Mapping, Loaded)):
         given = Loaded(load(given, input_shape=input_shape), given)
-    return given, file.query()
+    return given, Query.of(file.specification())
 
 
 def open_sources(

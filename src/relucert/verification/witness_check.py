@@ -24,7 +24,7 @@ from relucert.common.numbers import Float, float_above, float_below
 from relucert.inputs.loading.runtime import RoundedEvaluation, Runtime
 from relucert.network import Network
 from relucert.verification.rational import outputs_at
-from relucert.verification.specification.query import Constraint, Violation
+from relucert.verification.specification.violations import Constraint, Violation
 
 DTYPES: dict[torch.dtype, type[Float]] = {
     torch.float16: np.float16, torch.bfloat16: np.float32, torch.float32: np.float32, torch.float64: np.float64,

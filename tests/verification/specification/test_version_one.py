@@ -11,11 +11,15 @@ from relucert import Query
 from relucert.checker.document import Rejected
 from relucert.checker.specification import read_cases
 from relucert.errors import RelucertError
-from relucert.verification.specification.query import Constraint
-from relucert.verification.specification.version_one import parse
+from relucert.verification.specification import version_one
+from relucert.verification.specification.violations import Constraint
 
 HEAD = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
 BOX = "(assert (>= X_0 -1)) (assert (<= X_0 0.1)) (assert (>= X_1 0)) (assert (<= X_1 2e-1))\n"
+
+
+def parse(text: str) -> Query:
+    return Query.of(version_one.parse(text))
 
 
 def bounds(query: Query) -> set[tuple[Constraint, ...]]:

@@ -2,147 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import os
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, product
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relucert.common.checks import shown
-from relucert.common.deadline import check_time
 from relucert.common.numbers import NumberLike, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
 from relucert.verification.specification.formula import AtMost, Case, End, Linear, Variable
+from relucert.verification.specification.reading import read
+from relucert.verification.specification.violations import Specification, Violation
+from relucert.verification.specification.writing import text_of
 
-Terms = tuple[tuple[int, int], ...]
-LARGEST = Fraction(sys.float_info.max)
 EMPTY = "no input meets the bounds: the region is empty"
 CONTRADICTORY = "no outputs meet the conditions of a violation: they contradict each other"
 
 
-class Declared(NamedTuple):
-    """A tensor that a file declares: an input or an output of one of its networks.
-
-    equal_to: the network that its own is declared to be equal to, if any.
-    """
-
-    name: str
-    output: bool
-    shape: tuple[int, ...]
-    type: str
-    network: str
-    equal_to: str | None
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """That `inputs @ x + outputs @ y <= bound`.
-
-    Attributes:
-        inputs: Index and coefficient of every input in it; the coefficients are whole numbers without a common divisor.
-        outputs: The same of the outputs.
-        bound: An exact number.
-        strict: Whether the sum must be below the bound, and not at it.
-    """
-
-    inputs: Terms
-    outputs: Terms
-    bound: Fraction
-    strict: bool = False
-
-    @classmethod
-    def of(cls, atom: AtMost) -> Constraint:
-        """That a form is not positive, or negative, scaled to whole coefficients."""
-        terms = sorted(atom.form.coefficients.items())
-        shared = math.lcm(*(number.denominator for _, number in terms))
-        whole = [number.numerator * (shared // number.denominator) for _, number in terms]
-        divisor = math.gcd(*whole) or 1
-        inputs, outputs = (
-            tuple(
-                (variable.number, number // divisor)
-                for (variable, _), number in zip(terms, whole, strict=True)
-                if variable.output == output
-            )
-            for output in (False, True)
-        )
-        bound = -atom.form.constant if shared == divisor else Fraction(-shared, divisor) * atom.form.constant
-        return cls(inputs, outputs, bound, atom.strict)
-
-    @property
-    def scale(self) -> Fraction:
-        """A power of two that brings the largest coefficient to at least 1 and below 2."""
-        longest = max((abs(number).bit_length() for _, number in self.inputs + self.outputs), default=1)
-        return Fraction(1, 2 ** (longest - 1))
-
-    def excess(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> Fraction:
-        """By how much the sum is above the bound at an input and its outputs."""
-        terms = chain(
-            (number * inputs[index] for index, number in self.inputs),
-            (number * outputs[index] for index, number in self.outputs),
-        )
-        return sum(terms, -self.bound)
-
-    def is_met_by(self, excess: Fraction) -> bool:
-        """Whether it is met where the sum is so much above the bound."""
-        return excess < 0 if self.strict else excess <= 0
-
-
-@dataclass(frozen=True)
-class Violation:
-    """Inputs within a box at which all constraints are met.
-
-    Attributes:
-        low: The lowest value of every input.
-        high: The highest.
-        constraints: On inputs and outputs, all of them met at once.
-        open_low: The inputs that must be above their lowest value.
-        open_high: The inputs that must be below their highest.
-    """
-
-    low: tuple[Fraction, ...]
-    high: tuple[Fraction, ...]
-    constraints: tuple[Constraint, ...]
-    open_low: frozenset[int] = frozenset()
-    open_high: frozenset[int] = frozenset()
-
-    @property
-    def strict(self) -> bool:
-        """Whether all constraints are, so that a largest excess of zero is no violation."""
-        return bool(self.constraints) and all(constraint.strict for constraint in self.constraints)
-
-    @property
-    def contradictory(self) -> bool:
-        """Whether no inputs and outputs at all meet the constraints, seen from pairs of which one bounds a sum from
-        above and the other from below; a constant is bounded by itself."""
-        ends: dict[tuple[Terms, Terms], End] = {}
-        for constraint in self.constraints:
-            key, end = (constraint.inputs, constraint.outputs), End(constraint.bound, constraint.strict)
-            ends[key] = end if end.is_tighter(ends.get(key), upper=True) else ends[key]
-        for (inputs, outputs), high in ends.items():
-            other = ends.get((_negated(inputs), _negated(outputs)))
-            if other is not None and not End(-other.at, other.strict).leaves_room(high):
-                return True
-        return False
-
-    def has_inputs(self, point: Sequence[Fraction]) -> bool:
-        """Whether an input lies in the box, and off its open ends."""
-        return (
-            all(low <= number <= high for low, number, high in zip(self.low, point, self.high, strict=True))
-            and not any(point[index] == self.low[index] for index in self.open_low)
-            and not any(point[index] == self.high[index] for index in self.open_high)
-        )
-
-
 @dataclass(frozen=True, repr=False)
-class Query:
+class Query(Specification):
     """The property that none of some violations ever happens; `relucert.verify` asks whether it holds.
 
     `Query.read` reads one from a VNN-LIB file, `Query.within` makes one of arrays, and `one | other` is the property
@@ -157,13 +42,6 @@ class Query:
         declared: The tensors that a file of VNN-LIB 2.0 declares; inputs and outputs are their numbers in turn.
     """
 
-    inputs: int
-    outputs: int
-    violations: tuple[Violation, ...]
-    text: str | None = None
-    remarks: tuple[str, ...] = ()
-    declared: tuple[Declared, ...] = ()
-
     def __repr__(self) -> str:
         sizes = {"input": self.inputs, "output": self.outputs, "violation": len(self.violations)}
         return f"Query({', '.join(counted(count, noun) for noun, count in sizes.items())})"
@@ -175,9 +53,12 @@ class Query:
         Args:
             path: Of the file.
         """
-        from relucert.verification.specification.reading import read
+        return cls.of(read(path).specification())
 
-        return read(path).query()
+    @classmethod
+    def of(cls, specification: Specification) -> Query:
+        """The query of what a file says."""
+        return cls(**{each.name: getattr(specification, each.name) for each in fields(Specification)})
 
     @classmethod
     def within(cls, low: Any, high: Any, violations: Sequence[Sequence[Any]], *, strict: bool = False) -> Query:
@@ -209,7 +90,8 @@ class Query:
         cases = [
             Case(below, above).with_all([AtMost(form, strict) for form in conjunction]) for _, conjunction in forms
         ]
-        return from_cases([case for case in cases if possible and case is not None], len(lowest), widths.pop())
+        met = [case for case in cases if possible and case is not None]
+        return cls.of(Specification.of_cases(met, len(lowest), widths.pop()))
 
     @classmethod
     def outputs_within(
@@ -252,11 +134,7 @@ class Query:
 
     def vnnlib(self) -> str:
         """The query as VNN-LIB 1.0: the file's own text, or one that says the same."""
-        if self.text is not None:
-            return self.text
-        from relucert.verification.specification.writing import text_of
-
-        return text_of(self)
+        return text_of(self) if self.text is None else self.text
 
 
 def _around(around: Any, radius: NumberLike | None, box: Any) -> tuple[list[Fraction], list[Fraction]]:
@@ -280,71 +158,6 @@ def _around(around: Any, radius: NumberLike | None, box: Any) -> tuple[list[Frac
     if not all(least <= number <= most for least, number, most in zip(lowest, centre, highest, strict=True)):
         raise InputError("the input lies outside the box of valid inputs: give both in the same range")
     return list(map(max, low, lowest)), list(map(min, high, highest))
-
-
-def from_cases(
-    cases: Sequence[Case], inputs: int, outputs: int, text: str | None = None, remarks: tuple[str, ...] = (),
-    declared: tuple[Declared, ...] = (),
-) -> Query:  # fmt: skip
-    """The query whose violations are these cases; every input needs both bounds in all of them."""
-    violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
-    boxes: dict[tuple[int, int], Violation] = {}
-    names, checked = _input_names(inputs, declared), dict[int, End]()
-    for case in cases:
-        check_time()
-        shared = id(case.low), id(case.high)
-        if shared not in boxes:
-            ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)
-            boxes[shared] = Violation(*ends, (), _strict_ones(case.low), _strict_ones(case.high))
-        constraints = tuple(dict.fromkeys(map(Constraint.of, case.forms)))
-        if not all(_is_float(one.bound) or _is_float(one.scale * one.bound) for one in constraints):
-            raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
-        violations.setdefault((shared, constraints), replace(boxes[shared], constraints=constraints))
-    return Query(inputs, outputs, tuple(violations.values()), text, remarks, declared)
-
-
-def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
-    """What the file calls every input."""
-    if not declared:
-        return [str(Variable(False, index)) for index in range(count)]
-    return [
-        f"{tensor.name}[{','.join(map(str, indices))}]" if indices else tensor.name
-        for tensor in declared
-        if not tensor.output
-        for indices in product(*map(range, tensor.shape))
-    ]
-
-
-def _is_float(number: Fraction) -> bool:
-    """Whether a number is within those of float64."""
-    if number.numerator.bit_length() - number.denominator.bit_length() < sys.float_info.max_exp - 1:
-        return True
-    return -LARGEST <= number <= LARGEST
-
-
-def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:
-    return frozenset(index for index, end in bounds.items() if end.strict)
-
-
-def _negated(terms: Terms) -> Terms:
-    return tuple((index, -number) for index, number in terms)
-
-
-def _ends(
-    bounds: dict[int, End], which: str, names: Sequence[str], checked: dict[int, End]
-) -> tuple[Fraction, ...]:  # fmt: skip
-    """The numbers of the bounds of all inputs; checked: those known to be within float64, by identity."""
-    missing = [name for index, name in enumerate(names) if index not in bounds] if len(bounds) < len(names) else []
-    if missing:
-        listed = ", ".join(missing[:3]) + (", ..." if missing[3:] else "")
-        raise InputError(f"the region is unbounded: {listed} has no {which} bound; assert one for every input")
-    for index, bound in bounds.items():
-        if id(bound) in checked:
-            continue
-        if not _is_float(bound.at):
-            raise InputError(f"the {which} bound of {names[index]} is beyond the numbers of float64")
-        checked[id(bound)] = bound
-    return tuple([bounds[index].at for index in range(len(names))])
 
 
 def _array(given: Any, what: str) -> NDArray[np.object_]:

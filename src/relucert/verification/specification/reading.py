@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from relucert.common.checks import checked_path
 from relucert.errors import InputError, LoadError
-from relucert.verification.specification import version_one
-from relucert.verification.specification.query import Query
+from relucert.verification.specification import version_one, version_two
+from relucert.verification.specification.violations import Specification
 
 MOST_BYTES = 2**28  # of the text, also where a file is compressed
 TWO = re.compile(r"^\s*\(\s*(vnnlib-version|declare-network)\b", re.MULTILINE)
@@ -29,12 +29,10 @@ class PropertyFile(NamedTuple):
         """Whether it is VNN-LIB 2.0, where a property may be about several networks."""
         return TWO.search(self.text) is not None
 
-    def query(self) -> Query:
-        """The query that the text asks."""
+    def specification(self) -> Specification:
+        """What the text says."""
         try:
             if self.version_two:
-                from relucert.verification.specification import version_two
-
                 return version_two.parse(self.text)
             return version_one.parse(self.text)
         except (LoadError, InputError) as error:

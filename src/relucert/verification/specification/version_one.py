@@ -21,8 +21,8 @@ from relucert.verification.specification.formula import (
     Variable,
     cases,
 )
-from relucert.verification.specification.query import Query, from_cases
 from relucert.verification.specification.syntax import Expression, Group, Run, Word, groups
+from relucert.verification.specification.violations import Specification
 
 NAME = re.compile(r"([XY])_(0|[1-9]\d{0,8})")
 IGNORED = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
@@ -33,8 +33,8 @@ OPERATORS = ("+", "-", "*")
 ONE = Fraction(1)
 
 
-def parse(text: str) -> Query:
-    """The query that a text of VNN-LIB 1.0 asks; raises LoadError or InputError where it asks none."""
+def parse(text: str) -> Specification:
+    """What a text of VNN-LIB 1.0 says; raises LoadError or InputError where it asks nothing."""
     parser = _Parser()
     for group in groups(text):
         check_time()
@@ -45,7 +45,7 @@ def parse(text: str) -> Query:
             "no assertion is about an output (Y_0, ...): every input of the region would be a violation; assert what "
             "the outputs are at one"
         )
-    return from_cases(cases(All(parser.assertions)), inputs, outputs, text)
+    return Specification.of_cases(cases(All(parser.assertions)), inputs, outputs, text)
 
 
 class _Parser:

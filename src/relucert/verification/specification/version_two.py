@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError, MissingPackageError
 from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, Linear, Variable, cases
-from relucert.verification.specification.query import Declared, Query, from_cases
 from relucert.verification.specification.syntax import groups
+from relucert.verification.specification.violations import Declared, Specification
 
 MOST_VARIABLES = 2**24  # inputs, and outputs, that a file may declare
 TYPES = {"Real": "real", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
@@ -33,8 +33,8 @@ class TensorSlice(NamedTuple):
         return Variable(self.output, self.first + position)
 
 
-def parse(text: str) -> Query:
-    """The query that a text of VNN-LIB 2.0 asks; raises LoadError or InputError where it asks none."""
+def parse(text: str) -> Specification:
+    """What a text of VNN-LIB 2.0 says; raises LoadError or InputError where it asks nothing."""
     try:
         package = import_module("vnnlib")
     except ImportError:
@@ -48,7 +48,7 @@ def parse(text: str) -> Query:
         raise LoadError(_reason(str(error))) from None
     except (IndexError, ValueError, OverflowError) as error:  # of a number that its own reader can't hold
         raise LoadError(f"the package vnnlib can't read a number of it: {error}") from None
-    return _Translation(package, parsed).query()
+    return _Translation(package, parsed).specification()
 
 
 class _Translation:
@@ -78,13 +78,13 @@ class _Translation:
                 raise LoadError(f"{tensor.name} has the shape {tensor.shape}: more than {MOST_VARIABLES:,} variables")
         self.mentions_outputs = False
 
-    def query(self) -> Query:
+    def specification(self) -> Specification:
         formulas = [self._formula(assertion.expr) for assertion in self.parsed.assertions]
         if not self.mentions_outputs:
             raise InputError("no assertion is about an output: every input of the region would be a violation")
         implied = [case.with_implied_bounds() for case in cases(All(formulas))]
         bounded = [case for case in implied if case is not None]
-        return from_cases(
+        return Specification.of_cases(
             bounded, self.sizes[False], self.sizes[True], remarks=self._remarks(),
             declared=tuple(self.declared),
         )  # fmt: skip

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 from relucert.common.numbers import as_decimal
 from relucert.verification.specification.formula import Variable
-from relucert.verification.specification.query import Query, Violation
+from relucert.verification.specification.violations import Specification, Violation
 
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
 
 
-def text_of(query: Query) -> str:
+def text_of(query: Specification) -> str:
     """A text whose query has the same violations."""
     names = [Variable(False, index) for index in range(query.inputs)]
     names += [Variable(True, index) for index in range(query.outputs)]
