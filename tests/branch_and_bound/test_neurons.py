@@ -15,7 +15,9 @@ from relucert.attacks.witness import AdversarialCheck
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.descent import Descent
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
+from relucert.branch_and_bound.node_tree import NodeVisitor
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
@@ -40,7 +42,7 @@ def runner_up(network: Network, centre: Tensor) -> Property:
 
 
 class Attempt:
-    """One search, and the violations within the region that it came upon."""
+    """One search, its nodes, and the violations within the region that it came upon."""
 
     def __init__(
         self, network: Network, prop: Property, centre: Tensor, radius: float, norm: float = math.inf,
@@ -61,6 +63,7 @@ class Attempt:
         prover = NeuronProver(problem, violates, time.monotonic() + 30)
         with torch.no_grad():
             self.proven, self.failure = prover.run()
+        self.nodes = prover.nodes
 
 
 @pytest.mark.parametrize("box", [None, (-1.5, 1.5)], ids=["everywhere", "box"])
@@ -116,7 +119,7 @@ def test_an_ascent_that_lies_proves_nothing(lie: str, monkeypatch: pytest.Monkey
         return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
     monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr("relucert.branch_and_bound.node_tree.NodeVisitor._offer", lambda *parts: None)
+    monkeypatch.setattr(NodeVisitor, "_offer", lambda visitor, points: torch.zeros(len(points)))
     assert not Attempt(network, runner_up(network, centre), centre, 1.05 * answer[0]).proven
 
 
@@ -172,11 +175,47 @@ def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
         rows = Rows(network.output, prop.rows[0], prop.offsets[0])
         proven = proven_bounds(stages, rows, result.nodes)
     points = region.points + 0.3 * (samples(region) - region.points) / len(region.points[0])
-    margins = dual_ascent.margins(points.float())
+    margins = Descent(dual_ascent).margins(points.float())
     torch.testing.assert_close(margins, prop.values(network(points)).float(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(result.lower.double(), proven, rtol=1e-3, atol=1e-3)
     assert bool((result.lower >= first.lower).all())
     assert float(region.norm.distance(result.points.double(), region.points).max()) <= 0.3 * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
+@pytest.mark.parametrize("name", SMALL)
+def test_descents_go_below_samples_and_stay_in_the_region(
+    name: str, norm: float, folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root, "folds", lambda network, bounds: folded)
+    network = SMALL[name].cast(torch.float64)
+    region = region_of(network, 0.3, norm)
+    prop = runner_up(network, region.points[0])
+    with torch.no_grad():
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+        descent = Descent(DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0])))
+        points = samples_of_ball(region)
+        ends = descent.run(torch.zeros(len(points), dtype=torch.long), points.float()).double()
+    before, after = (prop.values(network(some)).flatten() for some in (points, ends))
+    assert float(region.norm.distance(ends, region.points).max()) <= 0.3 * (1 + 1e-4)
+    assert bool((after <= before + 1e-4).all())
+    assert float(after.min()) < float(before.min())
+
+
+def samples_of_ball(region: Region) -> Tensor:
+    """Points of the region, many of them at its border."""
+    offsets = region.norm.offsets(400, region.points.shape[1], torch.Generator().manual_seed(4), torch.float64)
+    return region.points + region.radius[:, None] * offsets
+
+
+def test_descents_from_relaxed_minimisers_find_violations_before_the_tree_grows() -> None:
+    """Minimisers of relaxed rows themselves are no violations here, in the first 40,000 nodes."""
+    network = mlp(10, 30, 30, 30, 4, seed=0)
+    centre = centres(network, 1)[0].double()
+    attempt = Attempt(network, runner_up(network, centre), centre, 0.684)
+    assert attempt.violations
+    assert attempt.nodes < 1000
 
 
 def test_the_gradient_is_the_bound_s_own() -> None:

@@ -16,6 +16,7 @@ from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
+from relucert.branch_and_bound.node_tree import NodeVisitor
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -113,7 +114,7 @@ def test_an_ascent_that_lies_is_written_of_nothing_false(
         return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
 
     monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr("relucert.branch_and_bound.node_tree.NodeVisitor._offer", lambda *parts: None)
+    monkeypatch.setattr(NodeVisitor, "_offer", lambda visitor, points: torch.zeros(len(points)))
     assert search(question, beyond, 5.0) is None
     record = search(question, 0.3 * beyond, 20.0)
     if record is not None:

@@ -170,19 +170,6 @@ class DualAscent:
             scores[ascending], points[ascending] = last.scores(), self.corners.point(last.corner.T)
         return AscentResult(lower, best, scores, points)
 
-    def margins(self, points: Tensor) -> Tensor:
-        """The values of all rows at points of the region, (count, inputs), as computed: (count, rows)."""
-        corner = self.corners.units(points).T.contiguous()
-        activations: list[Tensor] = []
-        for prepared in self.prepared:
-            activations.append(prepared.values(corner, activations).clamp_(min=0))
-        margins = self.rows.bias[:, None].repeat(1, len(points))
-        if self.row_matrix is not None:
-            margins += self.row_matrix @ corner
-        for number, weight in self.rows.weights.items():
-            margins += weight @ activations[number]
-        return margins.T
-
 
 class _Layer:
     """The numbers of a batch of nodes at one stage, (unstable, count): nodes lie next to each other in memory.
@@ -365,6 +352,13 @@ class _Corners:
             fall = region.deviation(Rows(leaf[None], self.reference.shape), FLOAT, two_sided=False).below[0]
             (gradient,) = torch.autograd.grad(fall.sum(), leaf)
         return fall.detach(), -gradient.T
+
+    def lowered(self, corner: Tensor, forms: Tensor, share: float) -> Tensor:
+        """Points (inputs, count), moved in the region by a share of its width to where forms are lower."""
+        least = self.least(forms)[1]
+        if self.is_box:
+            return torch.add(corner, least, alpha=2 * share).clamp_(-1, 1)
+        return torch.lerp(corner, least, share)
 
     def point(self, corner: Tensor) -> Tensor:
         return self.reference + corner * self.scale
