@@ -8,8 +8,8 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.backward import backward
 from relucert.bounding.hidden import hidden_bounds
+from relucert.bounding.layerwise import backward
 from relucert.bounding.relaxers import CROWN
 from relucert.errors import InputError
 from relucert.methods.linear import LinearMethod

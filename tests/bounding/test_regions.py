@@ -9,8 +9,9 @@ from torch import Tensor
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.backward import DualVariables, bound_forms, enclose
+from relucert.bounding.backward import DualVariables, bound_forms
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.network import Network, Relu, Rows

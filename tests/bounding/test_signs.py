@@ -7,9 +7,9 @@ import torch
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.backward import enclose
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Interval, TracedBounds, propagate
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import RELAXERS
 from relucert.bounding.signs import bound_signs

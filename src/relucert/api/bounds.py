@@ -12,10 +12,10 @@ from relucert.api.certifiers import ARITHMETICS
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.region import Region, check_region
 from relucert.arithmetic.rigor import check_subnormals
-from relucert.bounding.backward import backward
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Interval
 from relucert.bounding.interval_propagation import interval_bounds
+from relucert.bounding.layerwise import backward
 from relucert.bounding.relaxers import RELAXERS
 from relucert.common import names
 from relucert.common.names import ArithmeticName, FormName, InferenceName, RelaxerName

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from relucert.arithmetic.box import Box, check_inside, is_scale, parse_box, parse_scale
 from relucert.arithmetic.deviation import Deviation
-from relucert.arithmetic.forms import LinearForms, Rows, Windows
+from relucert.arithmetic.forms import LinearForms, Rows
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
+from relucert.arithmetic.windows import Windows
 from relucert.common.arrays import dense
 from relucert.common.checks import shown
 from relucert.common.numbers import NumberLike, number_above

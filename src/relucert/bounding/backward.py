@@ -14,18 +14,12 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.deviation import Deviation
-from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import TINY, Arithmetic
-from relucert.bounding.interval import Bounds, Interval
-from relucert.bounding.reduced_path import ReducedPath
+from relucert.arithmetic.rigor import TINY
+from relucert.bounding.interval import Interval
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import Relaxation, Relaxer
+from relucert.bounding.relaxers import Relaxation
 from relucert.common.slicing import SLICE_BYTES
-from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed, unit_forms
-
-CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
-NEARLY_ALL = 0.9  # of the neurons of a layer
-FIRST_FORMS = 32  # in the first chunk of a layer, whose forms tell how large they get
+from relucert.network import INPUT, Affine, Linear, LinearForms, Network, Rows, pull_back, transposed
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,92 +97,6 @@ def bound_forms(
     if offsets is not None:
         pull.gather(offsets)
     return pull.run(rows, value)
-
-
-def backward(
-    network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
-    *, known: Bounds | None = None,
-) -> Bounds:  # fmt: skip
-    """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
-
-    known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
-    """
-    needed = network.ancestors(wanted)
-    values = sorted(set(network.preactivations) & needed | set(wanted))
-    bounds: Bounds = {}
-    part = ReducedPath(network, region, relaxer, arithmetic)
-    for value in values:
-        bounds[value] = enclose(part.path, value, None if known is None else known[value])
-        part.add(value, bounds[value], cut=value != values[-1])
-    return bounds
-
-
-def first_chunk(path: ReferencePath, numbers: int) -> int:
-    """How many forms are pulled back at once, if each holds that many numbers for each batch member."""
-    return max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers * len(path.region.radius)))
-
-
-def enclose(path: ReferencePath, value: int, known: Interval | None = None, *, numbers: int | None = None) -> Interval:
-    """Bounds of all neurons of one value, from the path's bounds of every pre-activation before it.
-
-    Args:
-        known: Bounds that hold already; only neurons that they leave unstable in some batch member are bounded anew.
-        numbers: As in the network's `pull_counts`, where they are known.
-    """
-    network, region, arithmetic = path.network, path.region, path.arithmetic
-    if value == INPUT:
-        below, above = region.spans(arithmetic)
-        return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
-    neurons = torch.arange(network.sizes[value])
-    if known is not None:
-        unstable = (~network.stable(value, *known)).any(0).nonzero().flatten()
-        neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
-    sides: list[tuple[Tensor, Tensor]] = []
-    first, step = 0, first_chunk(path, numbers or max(network.sizes))
-    while first < len(neurons):
-        chosen = neurons[first : first + step]
-        lower, upper, largest = _bound_neurons(path, value, chosen)
-        sides.append((lower, upper))
-        first += len(chosen)
-        step = max(1, CHUNK_BYTES * len(chosen) // largest)
-    if not sides and known is not None:
-        return known
-    interval = Interval(*(torch.cat(side, 1) for side in zip(*sides, strict=True)))
-    return interval if known is None else known.replaced(neurons, interval, ~network.stable(value, *known))
-
-
-def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Lower and upper bounds of some neurons, (batch, count), and the bytes of the largest forms met on the way."""
-    pulled = bound_neurons(path, value, neurons)
-    if pulled.upper is not None:
-        return pulled.lower, pulled.upper, pulled.largest
-    return pulled.lower, -bound_neurons(path, value, neurons, sign=-1).lower, pulled.largest
-
-
-def bound_neurons(
-    path: ReferencePath, value: int, neurons: Tensor, *, sign: int = 1, duals: DualVariables | None = None
-) -> PulledBack:
-    """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives.
-
-    duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
-    """
-    signs = None if sign > 0 else path.region.radius.new_full((len(neurons),), sign)
-    place, forms, constant, slack = neuron_forms(path, value, neurons, signs)
-    return Pull(path, duals or NO_DUALS, constant, slack).run(forms, place)
-
-
-def neuron_forms(
-    path: ReferencePath, value: int, neurons: Tensor, signs: Tensor | None = None
-) -> tuple[int, LinearForms, Tensor, Tensor]:
-    """Some neurons of a value, (count,), times signs, (count,), as forms on a value, which comes first; and the forms'
-    values at the reference, and what they may lose from these so far, (batch, count) each."""
-    place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
-    constant = path.reference(value)[:, neurons]
-    cost = path.cost(value) if place != value else None
-    slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
-    if signs is None:
-        return place, forms, constant, slack
-    return place, forms.scaled(signs), constant * signs, slack
 
 
 class Pull:

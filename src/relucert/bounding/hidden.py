@@ -6,9 +6,9 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import enclose
 from relucert.bounding.forward import forward
 from relucert.bounding.interval import Bounds, TracedBounds, propagate
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer

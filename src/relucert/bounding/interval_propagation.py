@@ -16,8 +16,9 @@ from typing_extensions import assert_never
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import bound_forms, enclose
+from relucert.bounding.backward import bound_forms
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image, propagate
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.noise import rounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, FLAT

@@ -18,9 +18,10 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import BestBounds, Effort, ascend
-from relucert.bounding.backward import DualVariables, PulledBack, bound_forms, bound_neurons
+from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
+from relucert.bounding.layerwise import bound_neurons
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.reduced_path import ReducedPath

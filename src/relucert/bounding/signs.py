@@ -12,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import CHUNK_BYTES, NO_DUALS, Pull, first_chunk, neuron_forms
+from relucert.bounding.backward import NO_DUALS, Pull
 from relucert.bounding.interval import Interval
+from relucert.bounding.layerwise import CHUNK_BYTES, first_chunk, neuron_forms
 from relucert.bounding.reference import ReferencePath
 from relucert.network import LinearForms, Network
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED
-from relucert.bounding.backward import DualVariables, backward, bound_forms
+from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.bounding.layerwise import backward
 from relucert.bounding.record import lines_of
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN

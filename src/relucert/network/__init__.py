@@ -1,6 +1,7 @@
 """The network and its operations; importing this package registers them all."""
 
-from relucert.arithmetic.forms import LinearForms, Rows, Shape, Windows
+from relucert.arithmetic.forms import LinearForms, Rows, Shape
+from relucert.arithmetic.windows import Windows
 from relucert.network.activation import Activation
 from relucert.network.add import Add
 from relucert.network.algebraic import Log, Power, Reciprocal, Sqrt

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.forms import LinearForms, Places, Shape, Windows, from_columns, to_columns
+from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.windows import Places, Windows, from_columns, to_columns
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError

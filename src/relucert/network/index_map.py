@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.forms import LinearForms, Shape, Windows
+from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.windows import Windows
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register

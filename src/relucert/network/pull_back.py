@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from typing_extensions import assert_never
 
-from relucert.arithmetic.forms import LinearForms, Rows, Windows
+from relucert.arithmetic.forms import LinearForms, Rows
+from relucert.arithmetic.windows import Windows
 from relucert.common.deadline import check_time
 from relucert.network.activation import Activation
 from relucert.network.operation import Affine

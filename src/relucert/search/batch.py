@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from relucert.common.deadline import TimeUp
-from relucert.common.progress import Progress, Reporter
+from relucert.common.progress import Progress
 from relucert.methods.method import ExpensiveMethod
-from relucert.query.problem import Problem
 from relucert.search.end import SearchEnd
-from relucert.search.evaluation import Evaluation, Evaluator
-from relucert.search.experience import Experience
-from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
-from relucert.search.prediction import Correction, RelativeWidths
+from relucert.search.evaluation import Evaluation
+from relucert.search.first_order import LIMIT, least_rows
+from relucert.search.prediction import RelativeWidths
 from relucert.search.root import Curve, PredictedMargin
 from relucert.search.shells import NEARBY, ShellBounds
+from relucert.search.state import SearchState
 
 MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after TRUST of them ends long before
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
@@ -34,98 +32,11 @@ DISAPPOINTED = 3  # evaluations after which the last two of them tell more than 
 FALLING_SHORT = 32  # times their distance that their secant may lead on, where predictions fall short
 CLOSE_BY = 0.02  # how far apart, relatively, these may be
 RIVALS = 1.02  # how much farther than the nearest root another row's may be that counts
-ABOVE = (1.4, 1.02)  # how far beyond a guess of the root, before the first evaluation and after, shells tell it best
+ABOVE_ROOT = 1.02  # how far beyond a guess of the root, after the first evaluation, shells tell it best
 
 
-@dataclass(eq=False)
-class SearchBatch:
-    """The state of a batch of searches; every tensor has one row per question still open."""
-
-    evaluator: Evaluator
-    experience: Experience
-    reporter: Reporter
-    problem: Problem
-    known: RelativeWidths | ShellBounds  # of the bounds evaluated last, or of what other searches taught
-    correction: Correction
-    index: Tensor
-    radii: Tensor  # to evaluate next, or evaluated last
-    proving: Tensor  # whether that evaluation is the proving one
-    root: Tensor  # the predicted radius
-    slope: Tensor  # the margin's change with the radius there
-    relative_error: Tensor  # by how much, relatively, the predicted radius may be off
-    distance: Tensor  # of the last evaluation from the one before, in logarithms
-    error_rate: Tensor  # the same, as a share of its distance from the last evaluation
-    best: Tensor  # the largest radius proven, 0: none yet
-    ceiling: Tensor  # the smallest radius that failed to prove
-    weakest: Tensor  # the row of the least margin at the best radius
-    failures: Tensor
-    margin: Tensor  # the least of the last evaluation
-    before: Tensor  # the radius evaluated before the last one
-    margin_before: Tensor  # the least there
-    heights: Tensor  # every margin at the centre, (open, rows)
-    steepness: Tensor  # every margin's slope there, (open, rows)
-    focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
-    stride: Tensor  # in tolerances, from the best radius to the next where predictions are of no use
-    first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
-    whole: Tensor  # the radius beyond which there are no further valid inputs
-    exact_prediction: bool  # whether what is predicted is what will be found
-    last: Evaluation | None = None  # while what is known is that of the one before
-    guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
-    rounds: int = 0
-    due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended: list[RelativeWidths | ShellBounds] = field(default_factory=list)
-    ended_index: list[Tensor] = field(default_factory=list)
-    ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
-
-    @classmethod
-    def start(cls, evaluator: Evaluator, experience: Experience, reporter: Reporter, problem: Problem) -> SearchBatch:
-        network, region, prop = evaluator.instance(problem, problem.region.radius, evaluator.quick)
-        values = network.values(region.points)
-        count = len(problem)
-        which = torch.arange(count) if region.which is None else region.which
-        centre = {value: values[value][which] for value in network.preactivations}
-        zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
-        margins = prop.values(values[-1][which]).double()
-        slopes = slopes_at_centre(evaluator, problem, centre, margins)
-        reached = margins / -slopes  # by every row alone, to first order
-        radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
-        whole = problem.region.whole if region.box is not None else zeros + torch.inf
-        first = torch.minimum(radii, whole)
-        guess, known = first * experience.first_share, None
-        if evaluator.shelled is not None:
-            guess = torch.minimum(ABOVE[0] * guess, whole)
-            known = ShellBounds.start(evaluator.shelled.shells, guess, margins, slopes, centre)
-        return cls(
-            evaluator=evaluator,
-            experience=experience,
-            reporter=reporter,
-            problem=problem,
-            known=known or evaluator.initial_widths(problem, guess, experience),
-            correction=Correction.none(count),
-            index=torch.arange(count),
-            radii=guess,
-            proving=zeros > 0,
-            root=first,
-            slope=slopes.gather(1, weakest[:, None]).squeeze(1),
-            relative_error=zeros + torch.inf,
-            distance=zeros,
-            error_rate=zeros + experience.error_rate,
-            best=zeros,
-            ceiling=zeros + torch.inf,
-            weakest=none,
-            failures=none,
-            margin=margins.amin(1),
-            before=zeros,
-            margin_before=margins.amin(1),
-            heights=margins,
-            steepness=slopes,
-            focus=least_rows(reached),
-            stride=zeros + 1,
-            first_order=first,
-            whole=whole,
-            exact_prediction=predicts_exactly(evaluator, problem),
-            guess=guess if known is None else None,
-        )
+class SearchBatch(SearchState):
+    """A batch of radius searches."""
 
     def run(self, ends: float = math.inf) -> Iterator[SearchEnd]:
         """Yields each question's end as it is reached."""
@@ -148,18 +59,9 @@ class SearchBatch:
             pass
         yield from self.give_up()
 
-    def learn(self) -> None:
-        """Teaches later searches what this one has learnt."""
-        if self.ended:
-            self.experience.learn(self.all_known(), torch.cat(self.ended_radii))
-
     def _tell(self) -> None:
         name, lower = self.evaluator.method.name, float(self.best.min())
         self.reporter.enter(Progress(stage=name, evaluations=self.rounds, lower=lower or None))
-
-    def nearest_first(self) -> Tensor:
-        """All rows in the order of where they vanish, to first order: (batch, rows)."""
-        return (self.heights / -self.steepness).argsort(1)
 
     def begin_with(self, known: RelativeWidths | ShellBounds) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already."""
@@ -177,13 +79,6 @@ class SearchBatch:
         self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
         self.relative_error = self._relative_error()
         self._choose()
-
-    def all_known(self) -> RelativeWidths | ShellBounds:
-        """What is known of every question, once all have ended."""
-        order = torch.cat(self.ended_index).argsort()
-        shells = [known for known in self.ended if isinstance(known, ShellBounds)]
-        widths = [known for known in self.ended if isinstance(known, RelativeWidths)]
-        return ShellBounds.merge(shells, order) if shells else RelativeWidths.merge(widths, order)
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -223,17 +118,12 @@ class SearchBatch:
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
         self.failures = self.failures + (failed & self.proving)
 
-    @property
-    def focused(self) -> Problem:
-        """The open questions with their few rows of interest."""
-        return self.problem.narrow(self.focus)
-
     def close(self) -> Iterator[SearchEnd]:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
         everywhere = self.best >= self.whole
         self.best = torch.where(everywhere, torch.inf, self.best)
-        yield from self._report(everywhere, closed=True)
-        self._keep(~everywhere)
+        yield from self.report(everywhere, closed=True)
+        self.keep(~everywhere)
         if not len(self.index):
             return
         endless = self.best > LIMIT
@@ -248,13 +138,13 @@ class SearchBatch:
             self._take_last(nearby=fresh)
             done |= fresh & (self._predicted().at(beyond[:, None]).squeeze(1) <= 0)
         done |= self.ceiling < 1 / LIMIT  # nothing is proven
-        yield from self._report(done, closed=True)
-        yield from self._report(endless, closed=False)
-        self._keep(~(done | endless))
+        yield from self.report(done, closed=True)
+        yield from self.report(endless, closed=False)
+        self.keep(~(done | endless))
 
     def give_up(self) -> Iterator[SearchEnd]:
-        yield from self._report(torch.ones_like(self.proving), closed=False)
-        self._keep(torch.zeros_like(self.proving))
+        yield from self.report(torch.ones_like(self.proving), closed=False)
+        self.keep(torch.zeros_like(self.proving))
 
     def aim(self) -> None:
         """Predicts every root anew and chooses the next radius and how to check it."""
@@ -337,7 +227,7 @@ class SearchBatch:
         roots, order = known.rough_roots().sort(1)
         rough = roots[:, 0]
         self.focus = order[:, : int((roots < RIVALS * rough[:, None]).sum(1).max())]
-        self.root = ABOVE[1] * rough
+        self.root = ABOVE_ROOT * rough
         told = rough < (1 + NEARBY) * known.radii
         if bool(told.any()):
             curve = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
@@ -379,23 +269,3 @@ class SearchBatch:
         apart = (self.radii - self.before).abs() > 10 * self.evaluator.noise * self.radii
         told = apart & (self.before > 0) & (self.rounds > 1)
         return torch.where(told & (secant < 0), torch.maximum(secant, self.slope), self.slope)
-
-    def _report(self, mask: Tensor, closed: bool) -> Iterator[SearchEnd]:
-        columns = (self.index[mask].tolist(), self.best[mask].tolist(), self.weakest[mask].tolist())
-        for index, radius, weakest in zip(*columns, strict=True):
-            method = self.due_to.get(index, self.evaluator.method.name)
-            yield SearchEnd(index, radius or None, weakest, self.rounds, closed, method)
-
-    def _keep(self, mask: Tensor) -> None:
-        if bool(mask.all()):
-            return
-        ended, still_open = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
-        self.ended.append(self.known.select(ended))
-        self.ended_index.append(self.index[ended])
-        self.ended_radii.append((self.best / self.first_order)[ended])
-        self.problem, self.known = self.problem.select(still_open), self.known.select(still_open)
-        self.correction = self.correction.select(still_open)
-        self.last = None if self.last is None else self.last.select(still_open)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(self, name, value[still_open])

@@ -12,8 +12,8 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
-from relucert.bounding.backward import enclose
 from relucert.bounding.interval import Bounds, Interval, TracedBounds, select_traced
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.methods.interval import IntervalMethod

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.backward import enclose
 from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
 from relucert.methods.quadratic.ascent import AGAIN

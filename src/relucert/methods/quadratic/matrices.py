@@ -13,8 +13,9 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from relucert.arithmetic.forms import LinearForms, Windows
+from relucert.arithmetic.forms import LinearForms
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.arithmetic.windows import Windows
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.passes import THE_INPUT, segment
 from relucert.network import INPUT, Affine, Network, Reshape, Shape, pull_back, unit_forms
