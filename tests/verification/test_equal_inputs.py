@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from relucert import Query, verify
+from relucert.answers.verdicts import LATE
+from relucert.common.deadline import TimeUp
 from relucert.inputs.loading.runtime import runtime_of
 from relucert.network import Linear, Network
 from relucert.verification.equal_inputs import MergedInputs, merge_equal_inputs
@@ -53,6 +55,21 @@ def test_equal_inputs_are_one_within_both_boxes() -> None:
 )
 def test_other_inputs_stay_apart(violations: Rows) -> None:
     assert _merged([0] * 4, [1] * 4, violations).places == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("module", ["verification.equal_inputs", "network.split_neurons"])
+def test_a_limit_that_ends_within_the_reduction_leaves_the_question_open(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late() -> None:
+        raise TimeUp
+
+    monkeypatch.setattr(f"relucert.{module}.check_time", late)
+    query = Query.within([0] * 4, [1] * 4, [([[0, 0], [0, 0], [1, 0]], [0, 0, -9], [*EQUAL, [0] * 4])])
+    verdict = verify(mlp(4, 5, 2), query, time_limit=60, workers=1)
+    assert (verdict.status, verdict.reason, verdict.failed) == ("unknown", LATE, False)
+    monkeypatch.undo()
+    assert verify(mlp(4, 5, 2), query, time_limit=60, workers=1).holds
 
 
 def test_boxes_that_do_not_meet_leave_no_violation() -> None:

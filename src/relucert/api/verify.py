@@ -33,7 +33,7 @@ from relucert.proofs import query_proof as proofs
 from relucert.proofs.files import BY_LINES, UNDECIDED_BY_LINES, EvidenceKeeper, check_provable, is_about
 from relucert.query.problem import Problem
 from relucert.verification.attack import BoxAttack
-from relucert.verification.equal_inputs import merge_equal_inputs
+from relucert.verification.equal_inputs import MergedInputs, merge_equal_inputs
 from relucert.verification.many_boxes import excluded
 from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.rational_bounds import impossible
@@ -173,12 +173,9 @@ class _Verification:
     def __post_init__(self) -> None:
         self.proven: list[tuple[BoxViolations, Outcome]] = []  # where a record is kept
         self.input_shape = self.network.input_shape
-        self.merged = None if self.record else merge_equal_inputs(self.network, self.query, self.replay)
-        if self.merged is not None:  # proofs need the original
-            self.network, self.query, self.replay = self.merged.network, self.merged.query, self.merged.replay
+        self.merged: MergedInputs | None = None
+        self.bounded = self.network
         self.witness_check = WitnessCheck(self.network, self.replay)
-        self.bounded = self.network if self.record else side_by_side(fold_split_neurons(self.network))
-        self.plain = self.network.cast(own_precision(self.network))
         self.witness: Witness | None = None
         self.nodes = 0
         self.stage: str | None = None
@@ -186,13 +183,15 @@ class _Verification:
 
     def run(self) -> Verdict:
         self._report(0, Progress())
-        if not self.query.violations:
-            return self._verdict(HOLDS, EMPTY)
-        if not self.query.possible:
-            self.method = CONDITIONS
-            return self._verdict(HOLDS, CONTRADICTORY)
         try:
             with until(self.ends):
+                verdict = self._without_inputs()
+                if verdict is None and not self.record:  # proofs need the original
+                    self._reduce()
+                    verdict = self._without_inputs()
+                if verdict is not None:
+                    return verdict
+                self.plain = self.network.cast(own_precision(self.network))
                 reason = self._decide()
         except InputError:
             raise
@@ -203,6 +202,22 @@ class _Verification:
         if self.witness is not None:
             return self._verdict(VIOLATED, self._said(self.witness))
         return self._verdict(HOLDS, None) if reason is None else self._verdict(UNKNOWN, self._unsure(reason))
+
+    def _without_inputs(self) -> Verdict | None:
+        """The verdict where no input meets the conditions of any violation."""
+        if not self.query.violations:
+            return self._verdict(HOLDS, EMPTY)
+        if not self.query.possible:
+            self.method = CONDITIONS
+            return self._verdict(HOLDS, CONTRADICTORY)
+        return None
+
+    def _reduce(self) -> None:
+        """Asks the same of fewer inputs and of fewer neurons, where some are equal or multiples of others."""
+        self.merged = merge_equal_inputs(self.network, self.query, self.replay)
+        self.network, self.query, self.replay = self.merged.network, self.merged.query, self.merged.replay
+        self.witness_check = WitnessCheck(self.network, self.replay)
+        self.bounded = side_by_side(fold_split_neurons(self.network))
 
     def _decide(self) -> str | None:
         """Returns why the query stays unknown; None where a witness or a proof decides it."""

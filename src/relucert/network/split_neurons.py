@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.common.deadline import check_time
 from relucert.network.add import Add
 from relucert.network.convolution import Convolution
 from relucert.network.graph import Network, Node
@@ -49,6 +50,7 @@ def fold_split_neurons(network: Network) -> Network:
     uses = Counter(source for node in network.nodes for source in node.inputs)
     folded: dict[int, _Folded] = {}  # by the value of the layer after the ReLUs
     for value, node in network.steps():
+        check_time()
         found = _fold_at(network, node, uses)
         if found is not None and _replaced(network, value)[0] not in folded:
             folded[value] = found

@@ -9,6 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from relucert.common.deadline import check_time
 from relucert.inputs.loading.runtime import Runtime
 from relucert.network import INPUT, IndexMap, Network, Node
 from relucert.verification.specification.query import Query
@@ -40,7 +41,8 @@ def merge_equal_inputs(network: Network, query: Query, replay: Runtime) -> Merge
     for later, earlier in sorted(_equal_pairs(query.possible)):
         first[later] = first[earlier]
     kept = sorted(set(first))
-    places = tuple(kept.index(index) for index in first)
+    numbers = {index: number for number, index in enumerate(kept)}
+    places = tuple(numbers[index] for index in first)
     if len(kept) == query.inputs:
         return MergedInputs(network, query, replay, places)
     spread = IndexMap.of(torch.tensor(places).reshape(network.input_shape), (len(kept),))
@@ -81,10 +83,13 @@ def _pairs(constraints: Sequence[Constraint]) -> set[tuple[int, int]]:
 
 def _merged_box(box: Violation, places: Sequence[int], count: int) -> Violation | None:
     """The box of the merged inputs, as a violation without constraints; None where it is empty."""
+    check_time()
     low, high = list[Fraction](), list[Fraction]()
     open_low, open_high = set[int](), set[int]()
-    for place in range(count):
-        members = [index for index, other in enumerate(places) if other == place]
+    equal: list[list[int]] = [[] for _ in range(count)]
+    for index, place in enumerate(places):
+        equal[place].append(index)
+    for place, members in enumerate(equal):
         low.append(max(box.low[index] for index in members))
         high.append(min(box.high[index] for index in members))
         if any(box.low[index] == low[-1] for index in box.open_low.intersection(members)):
@@ -98,6 +103,7 @@ def _merged_box(box: Violation, places: Sequence[int], count: int) -> Violation 
 
 def _merged(violation: Violation, box: Violation | None, places: Sequence[int]) -> Violation | None:
     """A violation about the merged inputs, in their box; None where no input meets it."""
+    check_time()
     constraints = []
     for constraint in violation.constraints:
         merged = replace(constraint, inputs=_added(constraint.inputs, places))
