@@ -5,16 +5,19 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import RIGOROUS
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.boxes import box_bounds
+from relucert.bounding.boxes import box_bounds, zonotope_bounds
+from relucert.bounding.forward import PlainDriver, forward, propagate_zonotope
 from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
-from relucert.network import Network
+from relucert.network import Network, Sigmoid
 from tests.nets import NETWORKS, centres
+from tests.smooth import smooth_network
 
 WIDE = {name: make() for name, make in NETWORKS.items()}
+CURVED = {"sigmoid": smooth_network(activation=Sigmoid())}
 
 
 def ends(network: Network, count: int = 3) -> tuple[Tensor, Tensor]:
@@ -44,6 +47,37 @@ def test_pre_activations_are_within_their_bounds(name: str) -> None:
         for value, interval in bounds.items():
             assert bool((values[value] >= interval.lower[box] - 1e-12).all())
             assert bool((values[value] <= interval.upper[box] + 1e-12).all())
+
+
+@pytest.mark.parametrize("symbols", [0, 9, 1000])
+@pytest.mark.parametrize("name", [*WIDE, *CURVED])
+def test_zonotopes_of_few_symbols_enclose(name: str, symbols: int) -> None:
+    """Relaxations that get no symbol of their own count as errors, in rigorous and in plain arithmetic."""
+    network = (CURVED if name in CURVED else WIDE)[name].cast(torch.float64)
+    low, high = ends(network)
+    region, output = Region.boxes(low, high), (network.output,)
+    for arithmetic in (RIGOROUS, DOUBLE):
+        driver = PlainDriver(network, FAST_LIN, arithmetic)
+        bounds = propagate_zonotope(network, region, arithmetic, output, driver, most_symbols=symbols)
+        for box, points in enumerate(inside(low, high)):
+            values = network.values(points)
+            for value, interval in bounds.items():
+                assert bool((values[value] >= interval.lower[box] - 1e-12).all())
+                assert bool((values[value] <= interval.upper[box] + 1e-12).all())
+        if symbols == 1000:
+            for value, interval in forward(network, region, FAST_LIN, arithmetic, output).items():
+                for side, other in zip(interval, bounds[value], strict=True):
+                    torch.testing.assert_close(side, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_zonotopes_tell_shares_of_inputs(name: str) -> None:
+    network = WIDE[name].cast(torch.float64)
+    bounds = zonotope_bounds(network, Region.boxes(*ends(network)), RIGOROUS)
+    for value in network.preactivations:
+        shares = bounds.shares(value)
+        assert shares.shape == (3, network.sizes[0], network.sizes[value])
+        assert bool(((shares.sum(1) - 1).abs() < 1e-9).logical_or(shares.sum(1) == 0).all())
 
 
 @pytest.mark.parametrize("relaxer", [CROWN, FAST_LIN], ids=["crown", "fast-lin"])

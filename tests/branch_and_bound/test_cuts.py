@@ -13,10 +13,10 @@ from relucert.arithmetic.region import Region
 from relucert.branch_and_bound.box_tree import BoxProver
 from relucert.branch_and_bound.prove import suits_cuts
 from relucert.branch_and_bound.slope_ascent import SlopeAscent
-from relucert.network import Network
+from relucert.network import Network, Relu, Reshape, Sigmoid
 from relucert.query.problem import Problem
 from tests.milp import nearest
-from tests.nets import centres, mlp, residual
+from tests.nets import centres, chain, convolution_of, linear_of, mlp, residual
 
 CASES = [(mlp(3, 8, 8, 3, seed=seed), seed) for seed in (0, 1, 2, 5)] + [(residual(seed), seed) for seed in range(2)]
 
@@ -100,6 +100,36 @@ def test_a_violation_that_nobody_believes_is_never_proven_away() -> None:
         proven, failure = prover.run()
     assert not proven
     assert failure is not None
+
+
+@pytest.mark.parametrize("activation", [Relu(), Sigmoid()], ids=["relu", "sigmoid"])
+def test_images_made_from_few_inputs(activation: Relu | Sigmoid) -> None:
+    """A generator of images: its convolutions have so many neurons that zonotopes bound boxes."""
+    generator, double = torch.Generator().manual_seed(4), torch.float64
+    network = chain(
+        (3,),
+        linear_of(3, 2 * 8 * 8, generator, torch.float32),
+        Reshape((128,), (2, 8, 8)),
+        activation,
+        convolution_of(generator, (4, 2, 3, 3), (8, 8)),
+        activation,
+        convolution_of(generator, (2, 4, 3, 3), (6, 6), stride=(2, 2)),
+        activation,
+        Reshape((2, 2, 2), (8,)),
+        linear_of(8, 1, generator, torch.float32),
+    )
+    assert not network.suits_forward
+    centre, row = torch.zeros(3, dtype=double), torch.ones(1, 1, 1, dtype=double)
+    inputs = 0.5 * (2 * torch.rand(20_000, 3, generator=generator, dtype=double) - 1)
+    outputs = network.cast(double)(torch.cat([inputs, (2 * inputs).round() / 2]))
+    least, spread = float(outputs.min()), float(outputs.max() - outputs.min())
+    proven, failure, _ = attempt(network, Property(row, torch.full((1, 1), 0.03 * spread - least)), centre, 0.5)
+    assert proven
+    assert failure is None
+    proven, failure, points = attempt(network, Property(row, torch.full((1, 1), -0.03 * spread - least)), centre, 0.5)
+    assert not proven
+    assert failure is None
+    assert float(network.cast(double)(points[-1][None])) <= least + 0.03 * spread
 
 
 def test_few_inputs_of_a_box_are_cut_and_others_are_not() -> None:

@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 0)
     monkeypatch.setattr("relucert.branch_and_bound.pool.tempfile.TemporaryFile", full)
-    monkeypatch.setattr("relucert.branch_and_bound.boxes.LARGEST_BATCH", 1)  # so that nodes wait
+    monkeypatch.setattr("relucert.bounding.boxes.MOST_BOXES", 1)  # so that nodes wait
     network = mlp(4, 30, 30, 2, seed=5)
     points = 2 * torch.rand(20_000, 4, generator=torch.Generator().manual_seed(0)) - 1
     near = float(network(points)[:, 0].min()) - 0.1

@@ -132,6 +132,18 @@ def test_units_spread_like_written_out_forms(
     torch.testing.assert_close(total, written.abs().sum(1))
 
 
+@pytest.mark.parametrize("name", [name for name, make in CASES.items() if isinstance(make()[0], Convolution)])
+def test_many_images_are_convolved_as_few_are(name: str) -> None:
+    operation, (shape,) = CASES[name]()
+    assert isinstance(operation, Convolution)
+    images = numbers(3, 50, *shape)
+    few = torch.stack([operation.linear(image) for image in images.flatten(0, 1)]).unflatten(0, (3, 50))
+    torch.testing.assert_close(operation.linear(images), few, rtol=1e-12, atol=1e-12)
+    tracked = images.clone().requires_grad_()
+    operation.linear(tracked).sum().backward()
+    assert tracked.grad is not None
+
+
 def test_a_restricted_linear_map_sees_only_its_support() -> None:
     operation = Linear(numbers(4, 6), numbers(4))
     support = torch.tensor([1, 4])

@@ -13,6 +13,8 @@ from relucert.common.numbers import number_above, number_below
 from relucert.common.valid import is_number
 from relucert.errors import InputError
 
+FIXED = 2.0**-48  # share of a coordinate's size up to which the width of a box is but rounding
+
 
 class Box(NamedTuple):
     """The lowest and the highest valid value of every coordinate: (size,) each, in float64; infinite: no limit."""
@@ -34,6 +36,11 @@ class Box(NamedTuple):
         if bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all()):
             return float(self.low[0]), float(self.high[0])
         return self.low, self.high
+
+    @property
+    def moving(self) -> Tensor:
+        """Which coordinates the box lets move, by more than its rounding outwards: (size,)."""
+        return self.high - self.low > FIXED * torch.maximum(self.low.abs(), self.high.abs())
 
     def contains(self, points: Tensor) -> Tensor:
         """Whether all coordinates of points (..., size) are valid: (...)."""

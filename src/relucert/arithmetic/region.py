@@ -203,6 +203,12 @@ class Region:
         """Whether the region is a box whose sides differ: a ball for p = inf, cut or scaled."""
         return self.norm.body == "box" and not (self.box is None and self.scale is None)
 
+    @property
+    def moving(self) -> int:
+        """How many coordinates neither the box nor the scale fixes."""
+        moving = self.centre.shape[-1] if self.box is None else int(self.box.moving.sum())
+        return moving if self.scale is None else min(moving, int((self.scale > 0).sum()))
+
     @cached_property
     def reference(self) -> Tensor:
         """The points that deviations count from, (batch, size): the centres of regions that are boxes, else those

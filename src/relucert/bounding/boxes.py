@@ -1,36 +1,63 @@
-"""Bounds of all neurons over many boxes of few inputs: forward lines, then back-substitution.
+"""Bounds of all neurons over many boxes of few inputs, by forward lines and back-substitution, or by zonotopes.
 
-Only pairs of box and neuron that the lines leave unstable are pulled back.
+Only pairs of box and neuron that the lines leave unstable are pulled back. Where that is costly, as in convolutions,
+whose neurons are many, zonotopes are carried forward instead: one column per input and per unstable neuron.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
+from relucert.bounding.forward import PlainDriver, Zonotope, propagate_zonotope
 from relucert.bounding.interval import Interval
-from relucert.bounding.lines import ForwardLines
+from relucert.bounding.lines import ForwardLines, shares_of
 from relucert.bounding.reference import PickedPath, ReferencePath
-from relucert.bounding.relaxers import CROWN
-from relucert.network import Network
+from relucert.bounding.relaxers import CROWN, FAST_LIN
+from relucert.network import INPUT, Network
 
 PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
+COLUMN_BYTES = 2**31  # of all columns of a zonotope, for the largest value
+LEAST_COLUMNS = 512  # of a zonotope, however large the network is
+MOST_BOXES = 512  # at once
+BOX_COLUMNS = 2048  # that zonotopes of boxes have room for, where several are bounded at once
 
 
 @dataclass(frozen=True, eq=False)
 class BoxBounds:
-    """Over regions that are boxes: lines of every value, and the reference path with bounds of all pre-activations."""
+    """Bounds over regions that are boxes.
 
-    lines: ForwardLines
+    Attributes:
+        path: The reference path, with bounds of all pre-activations.
+        shares: From a pre-activation to how much of each neuron's range is due to each input: (batch, inputs, size).
+    """
+
     path: ReferencePath
+    shares: Callable[[int], Tensor]
 
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
+    """Bounds of every pre-activation over boxes, by whichever way is cheaper for the network."""
+    if network.suits_forward:  # even if all neurons are unstable, so the network is small
+        return _line_bounds(network, region, arithmetic)
+    return zonotope_bounds(network, region, arithmetic)
+
+
+def boxes_at_once(network: Network) -> int:
+    """How many boxes are bounded at once."""
+    if network.suits_forward:
+        return MOST_BOXES
+    return max(1, min(MOST_BOXES, COLUMN_BYTES // (8 * BOX_COLUMNS * max(network.sizes))))
+
+
+def _line_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
     """Bounds of every pre-activation: by lines, for unstable pairs of box and neuron by CROWN's back-substitution."""
     path = ReferencePath(network, region, {}, CROWN, arithmetic)
     lines = ForwardLines(path)
@@ -39,7 +66,33 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
         if network.activation_depths[value] >= PULLED_FROM:
             interval = pulled_bounds(path, value, interval)
         path.bounds[value] = interval
-    return BoxBounds(lines, path)
+    return BoxBounds(path, lines.shares)
+
+
+def zonotope_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
+    """Bounds of every pre-activation by zonotopes of at most so many columns as memory has room for."""
+    driver = _ShareKeeper(network, FAST_LIN, arithmetic, region.spans(arithmetic).largest)
+    columns = max(LEAST_COLUMNS, COLUMN_BYTES // (arithmetic.dtype.itemsize * len(region.radius) * max(network.sizes)))
+    bounds = propagate_zonotope(network, region, arithmetic, network.preactivations, driver, most_symbols=columns)
+    return BoxBounds(ReferencePath(network, region, bounds, CROWN, arithmetic), driver.shares.__getitem__)
+
+
+@dataclass(frozen=True)
+class _ShareKeeper(PlainDriver):
+    """Notes how much of each neuron's range is due to each input, by the value that is measured.
+
+    spans: the half-widths of the boxes, (batch, inputs).
+    """
+
+    spans: Tensor
+    shares: dict[int, Tensor] = field(default_factory=dict)
+
+    def measure(self, value: int, zonotope: Zonotope) -> Interval:
+        if INPUT in zonotope.blocks:
+            self.shares[value] = shares_of(zonotope.widen(zonotope.blocks[INPUT]) * self.spans[..., None])
+        else:
+            self.shares[value] = zonotope.centre.new_zeros(*self.spans.shape, zonotope.centre.shape[-1])
+        return super().measure(value, zonotope)
 
 
 def pulled_bounds(path: ReferencePath, value: int, interval: Interval) -> Interval:

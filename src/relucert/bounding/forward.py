@@ -60,6 +60,12 @@ class Zonotope:
         below, above = self.deviation.map(total)
         return Interval(arithmetic.floor(self.centre - below), arithmetic.ceil(self.centre + above))
 
+    @property
+    def symbols(self) -> int:
+        """How many symbols it has."""
+        size = self.centre.shape[-1]
+        return sum(block.count(size) if isinstance(block, Units) else block.shape[1] for block in self.blocks.values())
+
     def dense(self) -> dict[int, Tensor]:
         """All coefficients as rows over every coordinate."""
         return {source: self.widen(block) for source, block in self.blocks.items()}
@@ -95,11 +101,11 @@ def forward(
     """
     if not relaxer.parallel:
         raise InputError("the forward form needs a relaxation with one slope for both lines; use the backward form")
-    return propagate_zonotope(network, region, arithmetic, wanted, _Plain(network, relaxer, arithmetic))
+    return propagate_zonotope(network, region, arithmetic, wanted, PlainDriver(network, relaxer, arithmetic))
 
 
 @dataclass(frozen=True)
-class _Plain:
+class PlainDriver:
     """The plain driver: a value has the bounds of its zonotope, an activation the relaxer's lines."""
 
     network: Network
@@ -115,12 +121,16 @@ class _Plain:
 
 def propagate_zonotope(
     network: Network, region: Region, arithmetic: Arithmetic, wanted: tuple[int, ...], driver: Driver,
-    whole: bool = False,
+    whole: bool = False, most_symbols: int | None = None,
 ) -> Bounds:  # fmt: skip
     """Propagates a zonotope through the network. Raises TimeUp between two steps once time is over.
 
-    whole: whether the driver needs the coefficients of every value that it measures.
+    Args:
+        whole: Whether the driver needs the coefficients of every value that it measures.
+        most_symbols: How many symbols a zonotope may have, about; an activation gets half of what is left of them, for
+            its widest relaxations, and the others count as errors (order reduction).
     """
+    felt = network.inference.rounds or most_symbols is not None
     needed = network.ancestors(wanted)
     last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
     values = {INPUT: _input(region, arithmetic)}
@@ -136,14 +146,15 @@ def propagate_zonotope(
             if rounds(network, value):
                 sizes = [_size(network, region, bounds, source, values[source], arithmetic) for source in node.inputs]
                 added = noise(network, value, sizes, arithmetic)
-            step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, network.inference.rounds)
+            step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, felt)
             values[value] = step.run(keep=whole or value in last_use)
         elif isinstance(node.operation, Activation):
             relaxation = driver.relax(value, bounds[node.inputs[0]])
             operand = operands[0]
             if network.inference.rounds:
                 operand, relaxation = _absorbed(operand, relaxation, arithmetic)
-            values[value] = _relaxed(value, operand, relaxation, arithmetic)
+            room = None if most_symbols is None else max(0, most_symbols - operand.symbols) // 2
+            values[value] = _relaxed(value, operand, relaxation, arithmetic, room)
         else:
             assert_never(node.operation)
         del operands
@@ -296,18 +307,29 @@ def _absorbed(operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic)
     return replace(operand, error=torch.where(apart, 0, operand.error)), wider
 
 
-def _relaxed(value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> Zonotope:
-    """An activation of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ."""
+def _relaxed(
+    value: int, operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic, room: int | None
+) -> Zonotope:
+    """An activation of a zonotope: scaled by the slope, and a fresh symbol for every neuron whose two lines differ.
+
+    room: how many fresh symbols there may be, those of the widest lines; the half-widths of others become errors.
+    """
     slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
+    fresh = (half != 0).any(0).nonzero().squeeze(1)
+    error = operand.error * slope.abs() if operand.error.ndim else operand.error
+    if room is not None and len(fresh) > room:
+        chosen = half.amax(0)[fresh].nan_to_num(torch.inf).topk(room).indices
+        fresh = fresh[chosen].sort().values
+        error = error + half.index_fill(1, fresh, 0)
+        half = torch.zeros_like(half).index_copy_(1, fresh, half[:, fresh])
     centre = slope * operand.centre + relaxation.middle
     deviation = operand.deviation.map(lambda gains: arithmetic.above(slope.abs() * gains + half, 3))
-    error = operand.error * slope.abs() if operand.error.ndim else operand.error
     if arithmetic.rigorous:
         moved = slope.abs() * (operand.centre.abs() + operand.deviation.absolute) + high.abs()
         if relaxation.low is not None:
             moved = moved + relaxation.low.abs()
-        error = arithmetic.above(error + arithmetic.gamma(4) * moved, 7)
-    support, fresh = ((coefficients != 0).any(0).nonzero().squeeze(1) for coefficients in (slope, half))
+        error = arithmetic.above(error + arithmetic.gamma(4) * moved, 8)
+    support = (slope != 0).any(0).nonzero().squeeze(1)
     blocks: dict[int, Block] = {}
     if len(support):
         inner = slope[:, None, support]

@@ -44,9 +44,7 @@ class Lines(NamedTuple):
     def shares(self) -> Tensor:
         """How much of a neuron's range is due to each input, the shares of one neuron adding up to 1 or being 0:
         (batch, inputs, size)."""
-        slopes = self.lower[:, :-1].abs() + self.upper[:, :-1].abs()
-        total = slopes.sum(1, keepdim=True)
-        return slopes / torch.where(total > 0, total, 1)
+        return shares_of(self.lower[:, :-1].abs() + self.upper[:, :-1].abs())
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
         """Concretises the two functions: the bounds that follow, (batch, size) each."""
@@ -71,6 +69,9 @@ class ForwardLines:
         if value not in self._lines:
             self._lines[value] = self._compute(value)
         return self._lines[value]
+
+    def shares(self, value: int) -> Tensor:
+        return self.of(value).shares
 
     def _compute(self, value: int) -> Lines:
         if value == INPUT:
@@ -147,6 +148,13 @@ class ForwardLines:
             rounded = self.arithmetic.above(slack + self.arithmetic.gamma(4) * sizes, lower.shape[1] + 8)
             slack = torch.where(exact, 0, rounded)
         return Lines(lower, upper, torch.where(slack.isnan(), torch.inf, slack))
+
+
+def shares_of(slopes: Tensor) -> Tensor:
+    """Absolute coefficients on inputs, (batch, inputs, size), as shares of the sum for each neuron."""
+    sizes = slopes.abs()
+    total = sizes.sum(1, keepdim=True)
+    return sizes / torch.where(total > 0, total, 1)
 
 
 def _line(slope: Tensor, near: Tensor, far: Tensor) -> Tensor:

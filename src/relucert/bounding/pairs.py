@@ -75,7 +75,7 @@ def pair_bounds(network: Network, region: Region, paired: tuple[int, ...], arith
         for activation in (place for place in paired if network.source(place) == value):
             pairs[activation] = pair_lines(interval, _differences(path, pairs, value, interval), arithmetic)
         path.bounds[value] = interval
-    return PairBounds(BoxBounds(lines, path), pairs)
+    return PairBounds(BoxBounds(path, lines.shares), pairs)
 
 
 class PairBounds(NamedTuple):

@@ -12,7 +12,7 @@ from relucert.arithmetic.box import Box
 from relucert.arithmetic.region import SET_BACK, Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.boxes import BoxBounds, box_bounds
+from relucert.bounding.boxes import BoxBounds, box_bounds, boxes_at_once
 from relucert.bounding.pairs import pair_bounds
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
@@ -20,11 +20,9 @@ from relucert.branch_and_bound.subtrees import Ended
 from relucert.network.twins import paired_activations
 from relucert.query.problem import Problem
 
-LARGEST_BATCH = 512  # boxes at once
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
 LEAST_WIDTH = 2.0**-40  # of a box, as a share of the whole region's
-FIXED = 2.0**-48  # share of an input's size up to which the width of a box is but rounding
 WIDTH_WEIGHT = 0.3  # of an input's share of the width, beside its share of the gap
 ROUNDINGS = 260  # of a distance, beside one for each input
 LEAST_DISTANCE = 2.0**-500
@@ -98,11 +96,8 @@ class BoxVisitor:
         self.network, self.prop = self.problem.exact, self.problem.prop
         self.box = surrounding(self.problem.region)
         self.paired = paired_activations(self.network) if self.record is None else ()  # which proof files do not hold
-        self.widths = torch.where(moves(*self.box), self.box.high - self.box.low, 0)
-
-    @property
-    def batch_size(self) -> int:
-        return LARGEST_BATCH
+        self.batch_size = boxes_at_once(self.network)
+        self.widths = torch.where(self.box.moving, self.box.high - self.box.low, 0)
 
     def root(self) -> Boxes:
         """The whole region."""
@@ -204,16 +199,11 @@ class BoxVisitor:
         """How much of the bound's gap is due to every input, in the boxes that are left, (count, size)."""
         gaps = ascent.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
         for source, weights in ascent.gap_weights(worst).items():
-            shares = hidden.lines.of(source).shares[left]
+            shares = hidden.shares(source)[left]
             gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(gaps) + WIDTH_WEIGHT * normalised(widths)
         return torch.where((widths > 0) & (self.widths > 0), scores, -1)
-
-
-def moves(low: Tensor, high: Tensor) -> Tensor:
-    """Which inputs a box lets move, by more than its rounding outwards: (size,)."""
-    return high - low > FIXED * torch.maximum(low.abs(), high.abs())
 
 
 def surrounding(region: Region) -> Box:

@@ -17,7 +17,7 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.box_tree import STAGE, BoxProver
-from relucert.branch_and_bound.boxes import TOO_SMALL, moves
+from relucert.branch_and_bound.boxes import TOO_SMALL
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.search_record import SearchRecord
@@ -26,7 +26,7 @@ from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.execution.team import at_most
-from relucert.network import INPUT, Network
+from relucert.network import Network
 from relucert.network.batching import fitting_workers
 from relucert.query.problem import Problem
 
@@ -115,13 +115,8 @@ def suits_cuts(network: Network, region: Region) -> bool:
     All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level. Balls of
     other norms are covered by boxes, where some activation is no ReLU: its splits never end.
     """
-    moving = network.sizes[INPUT]
-    if region.box is not None:
-        moving = int(moves(*region.box).sum())
-    if region.scale is not None:
-        moving = min(moving, int((region.scale > 0).sum()))
     neurons = sum(network.sizes[value] for value in network.preactivations)
     most = MOST_CUT_INPUTS
     if region.norm.body != "box":
         most = 0 if network.rectifiers_only else MOST_COVERED_INPUTS
-    return moving <= most and moving * NEURONS_PER_INPUT <= neurons
+    return region.moving <= most and region.moving * NEURONS_PER_INPUT <= neurons

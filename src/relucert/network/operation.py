@@ -44,10 +44,13 @@ class Units:
             return chosen[None]
         return chosen * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
 
+    def count(self, size: int) -> int:
+        """How many forms there are, given the number of positions."""
+        return size if self.indices is None else len(self.indices)
+
     def absolute_diagonal(self, size: int, dtype: torch.dtype) -> Tensor:
         """The absolute values on the diagonal: (batch or 1, size)."""
-        count = size if self.indices is None else len(self.indices)
-        scale = torch.ones(1, count, dtype=dtype) if self.scale is None else self.scale.abs()
+        scale = torch.ones(1, self.count(size), dtype=dtype) if self.scale is None else self.scale.abs()
         if self.indices is None:
             return scale
         return scale.new_zeros(len(scale), size).index_copy_(1, self.indices, scale)

@@ -14,6 +14,7 @@ from relucert.methods.table import find_method
 from relucert.query.problem import Problem
 
 CHEAP = ("interval", "fast-lin", "crown")
+FEW_INPUTS = 12  # that may move: bounds of large networks are then left to the prover, which makes use of that
 ATTACK_SHARE = 0.3  # of the time limit; cheap bounds may take the rest
 
 
@@ -41,7 +42,8 @@ def _closed(problem: Problem, report: Report) -> Iterator[tuple[int, str]]:
     """Rows that are proven, and the method that proves each."""
     network, region, prop = problem.exact, problem.region, problem.prop
     left = list(range(prop.rows.shape[1]))
-    for name in CHEAP:
+    few = region.moving <= FEW_INPUTS and not network.suits_forward
+    for name in CHEAP[: 1 if few else None]:
         if not left:
             return
         report(Progress(stage=name))
