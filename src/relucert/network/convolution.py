@@ -21,7 +21,7 @@ from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
 
 MANY = 64  # numbers of a kernel for each form: for fewer forms a product at every position is not worth its set-up
-IMAGES_AT_ONCE = 64  # images of one product at every position: fewer, and more, are slower (16 to 256 tried on 32 x 64 x 64)
+IMAGES_AT_ONCE = 64  # in a product at every position: tuned on 16 to 256 images of 32 x 64 x 64
 PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
