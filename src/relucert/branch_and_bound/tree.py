@@ -28,6 +28,8 @@ from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
 from relucert.execution.team import workers_there
+from relucert.methods.quadratic.cost import tightening_seconds
+from relucert.methods.quadratic.intervals import tightened_until
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 from relucert.query.problem import Problem
 
@@ -35,6 +37,7 @@ BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
 LONGER = 6.0  # times as long are the next tree and the next refinement
 CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
+TIGHTEN_SHARE = 0.3  # of the time that is left, for bounds of pre-activations by such certificates
 
 
 @dataclass(eq=False)
@@ -89,7 +92,7 @@ class NeuronProver:
             return
         self._enter("root")
         stages = rooted(self.network, self.region, bounds, self.ends, record=self.record)
-        seconds, refining = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS)
+        seconds, refining, tightened = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS), False
         while True:
             started = self._roots(stages)
             if started is None:
@@ -108,6 +111,13 @@ class NeuronProver:
             self._enter("refinement")
             if self.record is None:
                 bounds = stages.bounds
+            if not tightened and self._suits_tightening(bounds):
+                tightened, bounds = True, self._tightened(bounds)
+                if self._certified(bounds):
+                    return
+                self._enter("root")
+                stages = rooted(self.network, self.region, bounds, self.ends)
+                continue
             stages = rooted(self.network, self.region, bounds, self.ends, refining, self.record)
             self._check_time()
             if self._certified(stages.bounds):
@@ -127,6 +137,15 @@ class NeuronProver:
         proven = proven_rows(self.network, self.region, prop, bounds, now + CERTIFY_SHARE * (self.ends - now))
         self.left = self.left[~proven]
         return not len(self.left)
+
+    def _suits_tightening(self, bounds: Bounds) -> bool:
+        """Whether certificates may tighten bounds of pre-activations in time; no record can contain them."""
+        suits = self.record is None and suits_certificates(self.network, bounds)
+        return suits and tightening_seconds(self.network, bounds) < self.ends - time.monotonic()
+
+    def _tightened(self, bounds: Bounds) -> Bounds:
+        now = time.monotonic()
+        return tightened_until(self.network, self.region, bounds, now + TIGHTEN_SHARE * (self.ends - now))
 
     def _check_time(self) -> None:
         if time.monotonic() > self.ends:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import CROWN
+from relucert.common.deadline import TimeUp
 from relucert.methods import sdp
 from relucert.methods.quadratic import intervals
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.feasible import feasible_joint, is_joint
-from relucert.methods.quadratic.intervals import Tightened, prefix_of, tightened
+from relucert.methods.quadratic.intervals import Tightened, prefix_of, tightened, tightened_until
 from relucert.methods.sdp import Curve
 from relucert.network import Network
 from tests.methods.quadratic.linearised import NAMES, joint_for, linearise
@@ -68,6 +70,31 @@ def test_they_hold_within_boxes_and_scales(limits: str) -> None:
     points = centres(network, 1).double()
     region = Region.around(points, 0.7, 2.0, **LIMITS[limits].given(points))
     assert_sound(network, region, *both(network, region))
+
+
+def test_layers_that_are_not_reached_in_time_keep_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(*DEEP, seed=3, dtype=torch.float64)
+    region = Region.around(centres(network, 1).double(), 0.5, "inf")
+    bounds = hidden_bounds(network, region, CROWN, RIGOROUS)
+    whole = tightened_until(network, region, bounds, math.inf)
+    assert_sound(network, region, bounds, Tightened(whole))
+    none = tightened_until(network, region, bounds, -math.inf)
+    third = network.preactivations[2]
+    tighten = Tightened.tighten
+
+    def late(self: Tightened, network: Network, region: Region, value: int, *rest: Any) -> None:
+        if value == third:
+            raise TimeUp
+        tighten(self, network, region, value, *rest)
+
+    monkeypatch.setattr(Tightened, "tighten", late)
+    some = tightened_until(network, region, bounds, math.inf)
+    for value in network.preactivations:
+        reached = whole if value < third else bounds
+        for found, expected in ((some, reached), (none, bounds)):
+            assert torch.equal(found[value].lower, expected[value].lower)
+            assert torch.equal(found[value].upper, expected[value].upper)
+    assert any(not torch.equal(whole[value].lower, bounds[value].lower) for value in network.preactivations)
 
 
 def test_they_are_tighter_where_crown_loses_count_and_start_again_nearby() -> None:

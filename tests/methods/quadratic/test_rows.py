@@ -14,7 +14,9 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound import node_tree, tree
+from relucert.branch_and_bound.root import rooted
 from relucert.methods.quadratic import cost, rows
+from relucert.methods.quadratic.intervals import tightened_until
 from relucert.methods.quadratic.rows import proven_rows, suits_certificates
 from relucert.search import portfolio
 from tests.milp import nearest
@@ -76,6 +78,37 @@ def test_a_search_takes_them_for_what_a_short_tree_leaves_open(monkeypatch: pyte
     assert taken
     assert taken[0]
     assert verdict.holds
+
+
+@pytest.mark.full_effort
+def test_a_search_goes_on_with_bounds_that_certificates_tighten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree without time for a node, then one whose root has the tightened bounds; no certificate proves a row."""
+    network = mlp(16, 12, 12, 12, 12, 12, 4, seed=3)
+    images = centres(network, 1)
+    (exact,) = relucert.exact(network, images)
+    assert exact.lower is not None
+    monkeypatch.setattr(rows, "FEWEST_UNSTABLE", 1)
+    monkeypatch.setattr(tree, "BEFORE_REFINING", -1.0)
+    monkeypatch.setattr(node_tree, "ROOT_STEPS", 0)
+    monkeypatch.setattr(tree, "proven_rows", lambda *arguments: torch.zeros(arguments[2].rows.shape[1]).bool())
+    roots: list[Any] = []
+    tight: list[Any] = []
+
+    def tighten(*arguments: Any) -> Any:
+        tight.append(tightened_until(*arguments))
+        return tight[-1]
+
+    def listening(*arguments: Any, **options: Any) -> Any:
+        roots.append(arguments[2])
+        return rooted(*arguments, **options)
+
+    monkeypatch.setattr(tree, "tightened_until", tighten)
+    monkeypatch.setattr(tree, "rooted", listening)
+    (verdict,) = relucert.robust_at(network, images, radius=0.9 * exact.lower, time_limit=60)
+    assert verdict.holds
+    assert len(tight) == 1
+    assert roots[1] is tight[0]
+    assert any(not torch.equal(tight[0][value].lower, roots[0][value].lower) for value in roots[0])
 
 
 def test_few_unstable_neurons_are_left_to_splitting() -> None:

@@ -24,6 +24,7 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN
+from relucert.common.deadline import TimeUp, until
 from relucert.methods.quadratic.ascent import AGAIN
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
@@ -74,6 +75,28 @@ class Tightened:
     proofs: dict[int, list[LayerProof]] = field(default_factory=dict)
     memories: dict[int, SharedMemory] = field(default_factory=dict)
 
+    def tighten(
+        self, network: Network, region: Region, value: int, interval: Interval, memory: SharedMemory | None
+    ) -> None:
+        """Adds the bounds of a layer, after those of all layers before.
+
+        Args:
+            interval: Proven bounds of the layer, (1, size).
+            memory: What was found at another radius.
+        """
+        if self.proofs:
+            path = ReferencePath(network, region, self.bounds, CROWN, RIGOROUS)
+            interval = enclose(path, value, interval)
+        layer = _Layer.of(network, region, self.bounds, value, interval)
+        if layer is not None:
+            with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # the interval stays as it is
+                ascent = layer.ascent(memory)
+                self.memories[value] = SharedMemory.of(ascent, layer.keys, layer.radius)
+                proofs = [*layer.prove(ascent), *layer.prove_own(ascent)]
+                if proofs:
+                    interval, self.proofs[value] = layer.interval, proofs
+        self.bounds[value] = interval
+
 
 def tightened(network: Network, region: Region, bounds: Bounds, memories: Mapping[int, SharedMemory]) -> Tightened:
     """Tightens bounds layer by layer.
@@ -86,20 +109,24 @@ def tightened(network: Network, region: Region, bounds: Bounds, memories: Mappin
     """
     found = Tightened({})
     for value in network.preactivations:
-        interval = bounds[value].cast(torch.float64)
-        if found.proofs:
-            path = ReferencePath(network, region, found.bounds, CROWN, RIGOROUS)
-            interval = enclose(path, value, interval)
-        layer = _Layer.of(network, region, found.bounds, value, interval)
-        if layer is not None:
-            with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # the interval stays as it is
-                ascent = layer.ascent(memories.get(value))
-                found.memories[value] = SharedMemory.of(ascent, layer.keys, layer.radius)
-                proofs = [*layer.prove(ascent), *layer.prove_own(ascent)]
-                if proofs:
-                    interval, found.proofs[value] = layer.interval, proofs
-        found.bounds[value] = interval
+        found.tighten(network, region, value, bounds[value].cast(torch.float64), memories.get(value))
     return found
+
+
+def tightened_until(network: Network, region: Region, bounds: Bounds, ends: float) -> Bounds:
+    """Bounds with those of the first layers tightened, as many as time allows.
+
+    Args:
+        network: In float64.
+        region: A batch of one, in float64.
+        bounds: Proven ones, (1, size) each.
+        ends: By the monotonic clock, when it has to be over.
+    """
+    found = Tightened({})
+    with suppress(TimeUp), until(ends):
+        for value in network.preactivations:
+            found.tighten(network, region, value, bounds[value].cast(torch.float64), None)
+    return {**bounds, **found.bounds}
 
 
 @dataclass(eq=False)

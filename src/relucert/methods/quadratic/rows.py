@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -188,24 +189,21 @@ def suits_certificates(network: Network, bounds: Bounds) -> bool:
 
 
 def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds, ends: float) -> Tensor:
-    """Which rows are proven to stay positive: bool, (rows,).
+    """Which rows are proven to stay positive: bool, (rows,). Rows that are not decided in time are not.
 
     Args:
         network: In float64, one that `suits_certificates`.
         region: A batch of one.
         prop: A batch of one.
         bounds: Proven ones of every pre-activation.
-        ends: By the monotonic clock, when it has to be over.
+        ends: By the monotonic clock, when rows have to be decided; their proofs come after that.
     """
     nothing = torch.zeros(prop.rows.shape[1], dtype=torch.bool)
     if time.monotonic() > ends:
         return nothing
-    try:
-        with until(ends):
-            asked = RegionRows.of(network, region, prop, bounds)
-            if not asked.relaxed:
-                return nothing
-            asked.decide((asked.heights > 0).nonzero().flatten())
-            return asked.prove() > 0
-    except TimeUp:
+    rows = RegionRows.of(network, region, prop, bounds)
+    if not rows.relaxed:
         return nothing
+    with suppress(TimeUp), until(ends):
+        rows.decide((rows.heights > 0).nonzero().flatten())
+    return rows.prove() > 0
