@@ -14,7 +14,7 @@ import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, Arithmetic
-from relucert.bounding import backward, interval_propagation
+from relucert.bounding import interval_propagation, layerwise
 from relucert.bounding.interval import Bounds, Centred, affine_image, propagate
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.errors import InputError
@@ -132,7 +132,7 @@ def test_in_a_box_no_hidden_neuron_is_pulled_back(monkeypatch: pytest.MonkeyPatc
     def refuse(*asked: object, **options: object) -> None:
         raise AssertionError("a neuron is pulled back")
 
-    monkeypatch.setattr(backward, "bound_neurons", refuse)
+    monkeypatch.setattr(layerwise, "bound_neurons", refuse)
     for box in (None, (-4.0, 4.0)):
         region = Region.around(centres(network), 0.1, "inf", box=box)
         assert find_method("interval").hidden(network, region, RIGOROUS)
@@ -158,7 +158,7 @@ def test_a_large_convolution_is_bounded_by_its_kernels(
         own = interval_bounds(network, region, RIGOROUS, [first])[first]
         with monkeypatch.context() as patched:
             patched.setattr(interval_propagation, "MANY_NEURONS", 0)
-            patched.setattr(backward, "bound_neurons", None)
+            patched.setattr(layerwise, "bound_neurons", None)
             shared = interval_bounds(network, region, RIGOROUS, [first])[first]
         assert (shared.lower <= own.lower + 1e-12).all()
         assert (shared.upper >= own.upper - 1e-12).all()

@@ -122,20 +122,20 @@ class Pull:
             self._pay(forms, self.path.cost(value))
         if self.arithmetic.rigorous:
             self.slack = self.arithmetic.above(self.slack + self.path.underflow(value), 1)
-        left = pull_back(self.network, value, forms, self, self._only_entrance(value))
+        remaining = pull_back(self.network, value, forms, self, self._only_entrance(value))
         below, above = self.slack, self.slack
-        for last, form in left.items():
+        for last, form in remaining.items():
             moved = self._at_input(form) if last == INPUT else self._enter(last, form)
             below, above = moved.map(lambda side: self.arithmetic.above(side + self.slack, 2))
         if self.arithmetic.rigorous:  # a constant that overflowed says nothing
             below, above = (torch.where(self.constant.isfinite(), side, torch.inf) for side in (below, above))
         upper = self.arithmetic.ceil(self.constant + above) if self.two_sided else None
-        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met, left, self.largest)
+        return PulledBack(self.arithmetic.floor(self.constant - below), upper, self.met, remaining, self.largest)
 
     def _only_entrance(self, value: int) -> int:
         """The one value that is a matrix times the input; the input itself where that is not so."""
         needed = self.network.ancestors((value,))
-        entrances = [place for place, node in self.network.steps() if place in needed and INPUT in node.inputs]
+        entrances = [entrance for entrance, node in self.network.steps() if entrance in needed and INPUT in node.inputs]
         if len(entrances) != 1 or not isinstance(self.network.nodes[entrances[0] - 1].operation, Linear):
             return INPUT
         return entrances[0]
@@ -154,10 +154,10 @@ class Pull:
             self._pay(form, self.path.cost(value))
         rows = form.rows()
         step = max(1, SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
-        parts = (transposed(self.network, value, part)[0] for part in rows.split(step))
+        pulled = (transposed(self.network, value, some)[0] for some in rows.split(step))
         if len(rows) < len(self.region.radius):
-            return self._at_input(Rows(next(parts), self.network.input_shape))
-        return self.region.chunked_deviation(parts, self.arithmetic, self.two_sided)
+            return self._at_input(Rows(next(pulled), self.network.input_shape))
+        return self.region.chunked_deviation(pulled, self.arithmetic, self.two_sided)
 
     def affine(self, value: int, form: LinearForms) -> tuple[LinearForms, ...]:
         node = self.network.node(value)

@@ -28,25 +28,25 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
 def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> TracedBounds:
     """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
     bounds, tight = Bounds(), dict[int, Tensor]()
-    part = ReducedPath(network, region, relaxer, arithmetic)
+    reduced = ReducedPath(network, region, relaxer, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if network.activation_depths[value]:
-            by_intervals = propagate(part.path.network, region, part.path.bounds, value, arithmetic)
-            bounds[value], tight[value] = bound_signs(part.path, value, by_intervals, numbers=numbers)
+            by_intervals = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic)
+            bounds[value], tight[value] = bound_signs(reduced.path, value, by_intervals, numbers=numbers)
         else:
-            bounds[value] = enclose(part.path, value, numbers=numbers)
-        part.add(value, bounds[value], cut=value != network.preactivations[-1])
-    return TracedBounds(bounds, tight, part)
+            bounds[value] = enclose(reduced.path, value, numbers=numbers)
+        reduced.add(value, bounds[value], cut=value != network.preactivations[-1])
+    return TracedBounds(bounds, tight, reduced)
 
 
 def reference_path(
     network: Network, region: Region, hidden: Bounds, relaxer: Relaxer, arithmetic: Arithmetic
 ) -> ReferencePath:
     """The path with these hidden bounds: the one that they were found on, where that was by the same lines."""
-    part = hidden.part if isinstance(hidden, TracedBounds) else None
-    if part is not None and part.whole is network and part.path.region is region:
-        unchanged = all(part.found[value] is interval for value, interval in hidden.items())
-        if unchanged and part.path.relaxer is relaxer and part.path.arithmetic is arithmetic:
-            return part.path
+    reduced = hidden.reduced if isinstance(hidden, TracedBounds) else None
+    if reduced is not None and reduced.whole is network and reduced.path.region is region:
+        unchanged = all(reduced.all_bounds[value] is interval for value, interval in hidden.items())
+        if unchanged and reduced.path.relaxer is relaxer and reduced.path.arithmetic is arithmetic:
+            return reduced.path
     return ReferencePath(network, region, hidden, relaxer, arithmetic)

@@ -48,19 +48,19 @@ class Interval(NamedTuple):
         """
         unstable = unstable[:, neurons]
         met = Interval(self.lower[:, neurons], self.upper[:, neurons]).meet(other)
-        sides = zip(self, met, strict=True)
+        pairs = zip(self, met, strict=True)
         return Interval(
-            *(side.index_copy(1, neurons, torch.where(unstable, new, side[:, neurons])) for side, new in sides)
+            *(bound.index_copy(1, neurons, torch.where(unstable, new, bound[:, neurons])) for bound, new in pairs)
         )
 
-    def select(self, chosen: Tensor | slice) -> Interval:
+    def select(self, members: Tensor | slice) -> Interval:
         """The bounds of some batch members."""
-        return Interval(self.lower[chosen], self.upper[chosen])
+        return Interval(self.lower[members], self.upper[members])
 
     @classmethod
-    def join(cls, parts: Sequence[Interval], dim: int) -> Interval:
-        """Concatenates the bounds of several parts along a dimension."""
-        return cls(*(torch.cat(sides, dim) for sides in zip(*parts, strict=True)))
+    def join(cls, intervals: Sequence[Interval], dim: int) -> Interval:
+        """Concatenates intervals along a dimension."""
+        return cls(*(torch.cat(bounds, dim) for bounds in zip(*intervals, strict=True)))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Interval:
         """A function of the lower and of the upper bounds."""
@@ -80,30 +80,30 @@ class TracedBounds(Bounds):
     Attributes:
         tight: By value, which lower and which upper bounds are as tight as the method gives them, (batch, 2, size);
             where bounds only tell a sign they are not. All are tight of values that are missing.
-        part: The network and reference path that they were found on, where margins may go on from there.
+        reduced: The network and reference path that they were computed on, where margins may go on from there.
     """
 
-    def __init__(self, bounds: Bounds, tight: dict[int, Tensor], part: ReducedPath | None = None) -> None:
+    def __init__(self, bounds: Bounds, tight: dict[int, Tensor], reduced: ReducedPath | None = None) -> None:
         super().__init__(bounds)
-        self.tight, self.part = tight, part
+        self.tight, self.reduced = tight, reduced
 
 
-def select_traced(bounds: Bounds, chosen: Tensor) -> Bounds:
+def select_traced(bounds: Bounds, members: Tensor) -> Bounds:
     """The bounds of some batch members, (count,), which know which are tight as before."""
-    fewer = select(bounds, chosen)
+    fewer = select(bounds, members)
     if not isinstance(bounds, TracedBounds):
         return fewer
-    return TracedBounds(fewer, {value: tight[chosen] for value, tight in bounds.tight.items()})
+    return TracedBounds(fewer, {value: tight[members] for value, tight in bounds.tight.items()})
 
 
-def select(bounds: Bounds, chosen: Tensor | slice) -> Bounds:
+def select(bounds: Bounds, members: Tensor | slice) -> Bounds:
     """The bounds of some batch members, (count,)."""
-    return {value: interval.select(chosen) for value, interval in bounds.items()}
+    return {value: interval.select(members) for value, interval in bounds.items()}
 
 
 def copied(bounds: Bounds) -> Bounds:
     """The bounds in tensors of their own: those of PyTorch's inference mode can't be part of a gradient."""
-    return {value: Interval(*(side.clone() for side in interval)) for value, interval in bounds.items()}
+    return {value: Interval(*(bound.clone() for bound in interval)) for value, interval in bounds.items()}
 
 
 class Centred(NamedTuple):
@@ -130,12 +130,12 @@ class Centred(NamedTuple):
 
 def propagate(network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
     """Interval bounds of one value from the known bounds of the pre-activations nearest before it."""
-    known: dict[int, Centred] = {}
+    computed: dict[int, Centred] = {}
 
     def visit(current: int) -> Centred:
-        if current not in known:
-            known[current] = compute(current)
-        return known[current]
+        if current not in computed:
+            computed[current] = compute(current)
+        return computed[current]
 
     def compute(current: int) -> Centred:
         if current == INPUT:
@@ -167,7 +167,9 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
     centre = operation.apply(*_shaped([operand.centre for operand in operands], shapes)).flatten(1)
     radius = operation.absolute.linear(*_shaped(map(widened, operands), shapes)).flatten(1)
     if rounds(network, value):
-        radius = radius + noise(network, value, [one.abs() + other for one, other in operands], arithmetic)
+        radius = radius + noise(
+            network, value, [operand.centre.abs() + operand.radius for operand in operands], arithmetic
+        )
     if not arithmetic.rigorous:
         return Centred(centre, radius)
     if operation.constant is not None:
@@ -177,4 +179,4 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
 
 
 def _shaped(flat: Iterable[Tensor], shapes: Sequence[Shape]) -> list[Tensor]:
-    return [side.unflatten(-1, shape) for side, shape in zip(flat, shapes, strict=True)]
+    return [numbers.unflatten(-1, shape) for numbers, shape in zip(flat, shapes, strict=True)]

@@ -87,8 +87,8 @@ def bound_neurons(
     duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
     """
     signs = None if sign > 0 else path.region.radius.new_full((len(neurons),), sign)
-    place, forms, constant, slack = neuron_forms(path, value, neurons, signs)
-    return Pull(path, duals or NO_DUALS, constant, slack).run(forms, place)
+    start, forms, constant, slack = neuron_forms(path, value, neurons, signs)
+    return Pull(path, duals or NO_DUALS, constant, slack).run(forms, start)
 
 
 def neuron_forms(
@@ -96,10 +96,10 @@ def neuron_forms(
 ) -> tuple[int, LinearForms, Tensor, Tensor]:
     """Some neurons of a value, (count,), times signs, (count,), as forms on a value, which comes first; and the forms'
     values at the reference, and what they may lose from these so far, (batch, count) each."""
-    place, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
+    start, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
     constant = path.reference(value)[:, neurons]
-    cost = path.cost(value) if place != value else None
+    cost = path.cost(value) if start != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
     if signs is None:
-        return place, forms, constant, slack
-    return place, forms.scaled(signs), constant * signs, slack
+        return start, forms, constant, slack
+    return start, forms.scaled(signs), constant * signs, slack

@@ -35,20 +35,20 @@ class SlopeMemory:
     def __init__(self) -> None:
         self._points: dict[bytes, dict[Hashable, _Rows]] = {}
 
-    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, part: ReducedPath) -> Recall:
+    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, reduced: ReducedPath) -> Recall:
         """Looks up some rows of every batch member.
 
         Args:
             region: Whose points the slopes belong to.
             what: What the rows are, in a word: part of the key.
             rows: Their numbers, (few,), out of `count`.
-            part: The network that the slopes are for.
+            reduced: The network that the slopes are for.
         """
         keys = [point.float().numpy().tobytes() for point in region.points]
         self._points = {point: self._points.get(point, {}) for point in keys}
         members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         entries = [self._points[member].setdefault(what, _Rows(torch.full((count,), torch.nan))) for member in members]
-        return Recall(entries, region.radius.double(), rows, part, self._room())
+        return Recall(entries, region.radius.double(), rows, reduced, self._room())
 
     def _room(self) -> int:
         """How many bytes of slopes may still be kept."""
@@ -64,7 +64,7 @@ class Recall:
     entries: list[_Rows]
     radius: Tensor
     rows: Tensor
-    part: ReducedPath
+    reduced: ReducedPath
     room: int
 
     @property
@@ -106,7 +106,7 @@ class Recall:
 
     def _kept(self, value: int) -> Tensor | None:
         """Which neurons of a ReLU the network still has; None: all."""
-        return self.part.kept.get(self.part.path.network.source(value))
+        return self.reduced.kept.get(self.reduced.path.network.source(value))
 
     def _narrow(self, value: int, table: Tensor) -> Tensor:
         kept = self._kept(value)
@@ -117,4 +117,4 @@ class Recall:
         kept = self._kept(value)
         if kept is None:
             return table
-        return table.new_zeros(len(table), self.part.whole.sizes[value]).index_copy_(1, kept, table)
+        return table.new_zeros(len(table), self.reduced.whole.sizes[value]).index_copy_(1, kept, table)

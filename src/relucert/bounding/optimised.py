@@ -83,43 +83,43 @@ def optimised_margins(
         region, rows, offsets = region.clone(), rows.clone(), offsets.clone()
         hidden = copied(hidden)
         count = rows.shape[1]
-        found: list[tuple[Tensor, Tables]] = []
+        candidates: list[tuple[Tensor, Tables]] = []
         # A proof file has one slope for each form and neuron of a smooth activation, as the ascent has it.
         ruled = recorder is None or network.rectifiers_only
         for relaxer in (FAST_LIN, CROWN) if ruled else ():
             path = ReferencePath(network, region, hidden, relaxer, arithmetic, upper=recorder is not None)
             lines = {} if recorder is None else lines_of(path, count)
             pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)
-            found.append((pulled.lower, lines))
+            candidates.append((pulled.lower, lines))
         if not any(_relaxed(network, value, interval) for value, interval in hidden.items()):
-            return _best(found, region, Property(rows, offsets), hidden, recorder)
+            return _best(candidates, region, Property(rows, offsets), hidden, recorder)
         ascent = _ascent_problem(network, region)
         proof = ReducedPath(network, region, CROWN, arithmetic, upper=True)
         for value, interval in hidden.items():
             ascent.add(value, interval.cast(ascent.path.arithmetic.dtype))
             proof.add(value, interval)
 
-        def bounded(part: ReducedPath) -> Duals:
-            cast, added = (table.to(part.path.arithmetic.dtype) for table in (rows, offsets))
-            return lambda duals: bound_forms(part.path, network.output, cast, duals=duals, offsets=added)
+        def bounded(reduced: ReducedPath) -> Duals:
+            cast, added = (table.to(reduced.path.arithmetic.dtype) for table in (rows, offsets))
+            return lambda duals: bound_forms(reduced.path, network.output, cast, duals=duals, offsets=added)
 
         recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
         best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
         recall.put(best.slopes)
         lower, forms = _proven(bounded(proof), best, arithmetic)
-        found.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
-        return _best(found, region, Property(rows, offsets), hidden, recorder)
+        candidates.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
+        return _best(candidates, region, Property(rows, offsets), hidden, recorder)
 
 
 def _best(
-    found: list[tuple[Tensor, Tables]], region: Region, prop: Property, hidden: Bounds, recorder: Recorder | None
+    candidates: list[tuple[Tensor, Tables]], region: Region, prop: Property, hidden: Bounds, recorder: Recorder | None
 ) -> Tensor:
     """The highest of several lower bounds of the same rows, (batch, rows); their slopes are recorded."""
-    best = torch.full_like(found[0][0], -torch.inf)
-    for lower, _ in found:
+    best = torch.full_like(candidates[0][0], -torch.inf)
+    for lower, _ in candidates:
         best = torch.fmax(best, lower)
     if recorder is not None:
-        lines = better_lines([lower for lower, _ in found], [tables for _, tables in found])
+        lines = better_lines([lower for lower, _ in candidates], [tables for _, tables in candidates])
         recorder.finish(region, prop, lines, hidden, best)
     return best
 
@@ -151,26 +151,26 @@ class _Layers:
     def _optimised(self, value: int, interval: Interval) -> Interval:
         """Improves the bounds of a value's unstable neurons: the lower ones, then the upper ones of those that are
         unstable still."""
-        sides = [side.clone() for side in interval]
+        ends = [bound.clone() for bound in interval]
         widest = max(self.ascent.path.network.sizes[: value + 1]) * len(self.region.radius)
         step = max(1, ROW_BYTES // (4 * widest))
-        for side, sign in ((0, 1), (1, -1)):
-            unstable = ~self.network.stable(value, *sides)
-            chosen = unstable.any(0).nonzero().flatten()
-            for neurons in chosen.split(step) if len(chosen) else ():
+        for end, sign in ((0, 1), (1, -1)):
+            unstable = ~self.network.stable(value, *ends)
+            unstable_neurons = unstable.any(0).nonzero().flatten()
+            for neurons in unstable_neurons.split(step) if len(unstable_neurons) else ():
                 if time.monotonic() > self.ends:
                     break
                 lower = self._row_bounds(value, neurons, sign)
-                known = sides[side][:, neurons]
-                better = torch.where(unstable[:, neurons], sign * torch.fmax(lower, sign * known), known)
-                sides[side][:, neurons] = better
-        return Interval(*sides)
+                before = ends[end][:, neurons]
+                better = torch.where(unstable[:, neurons], sign * torch.fmax(lower, sign * before), before)
+                ends[end][:, neurons] = better
+        return Interval(*ends)
 
     def _row_bounds(self, value: int, neurons: Tensor, sign: int) -> Tensor:
         """Lower bounds of neurons, or with the sign -1 of their negatives: (batch, count)."""
 
-        def bounded(part: ReducedPath) -> Duals:
-            return lambda duals: bound_neurons(part.path, value, neurons, sign=sign, duals=duals)
+        def bounded(reduced: ReducedPath) -> Duals:
+            return lambda duals: bound_neurons(reduced.path, value, neurons, sign=sign, duals=duals)
 
         recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
         layer = self.network.preactivations.index(value) + 1
@@ -214,26 +214,26 @@ def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report:
     crown, fast_lin = {}, {}
     for value, form in first.forms.items():
         shape = first.lower.shape[0], *form.coefficients.shape[1:]
-        path = recall.part.path
+        path = recall.reduced.path
         lines, activation = path.lines(value), path.network.activations[value]
         if activation.rectifier:
             crown[value] = form.local(lines.slope_below).expand(shape).clone()
             fast_lin[value] = form.local(lines.slope_above).expand(shape)
             continue
         interval = path.bounds[path.network.source(value)]
-        chosen = torch.where(form.coefficients > 0, form.local(lines.slope_below), form.local(lines.slope_above))
-        crown[value] = _shares(form, chosen, activation, interval).expand(shape).clone()
+        slopes = torch.where(form.coefficients > 0, form.local(lines.slope_below), form.local(lines.slope_above))
+        crown[value] = _shares(form, slopes, activation, interval).expand(shape).clone()
         fast_lin[value] = _shares(form, form.local(activation.chord(*interval)), activation, interval).expand(shape)
     last = recall.slopes(crown)
     if last is None or not recall.near:
-        steps, others = effort.steps, [fast_lin] if last is None else [fast_lin, last]
+        steps, starts = effort.steps, [fast_lin] if last is None else [fast_lin, last]
     else:
-        steps, others = effort.again, [last]
+        steps, starts = effort.again, [last]
     start = BestBounds(first.lower, crown)
     if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
         return start
     effort = replace(effort, steps=steps)
-    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, others, effort, ends, report)
+    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, starts, effort, ends, report)
 
 
 def _proven(bound: Duals, best: BestBounds, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:

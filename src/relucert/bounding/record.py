@@ -77,14 +77,14 @@ class Leaves(NamedTuple):
         """One leaf per form, the whole region: (forms, columns)."""
         return cls(neurons, torch.arange(len(slopes)), torch.zeros(slopes.shape, dtype=torch.int8), slopes)
 
-    def pick(self, chosen: Tensor) -> Leaves:
-        return Leaves(self.neurons, self.forms[chosen], self.signs[chosen], self.duals[chosen])
+    def pick(self, indices: Tensor) -> Leaves:
+        return Leaves(self.neurons, self.forms[indices], self.signs[indices], self.duals[indices])
 
 
-def join_leaves(parts: Sequence[Leaves]) -> Leaves:
+def join_leaves(batches: Sequence[Leaves]) -> Leaves:
     """Concatenates leaves about the same neurons."""
-    columns = zip(*((part.forms, part.signs, part.duals) for part in parts), strict=True)
-    return Leaves(parts[0].neurons, *(torch.cat(column) for column in columns))
+    columns = zip(*((batch.forms, batch.signs, batch.duals) for batch in batches), strict=True)
+    return Leaves(batches[0].neurons, *(torch.cat(column) for column in columns))
 
 
 class NeuronBounds(NamedTuple):
@@ -154,19 +154,19 @@ class Recorder:
         assert self._begun is not None
         (begun, records), self._begun = self._begun, None
         assert torch.equal(begun.radius, region.radius)
-        places = range(len(records)) if region.which is None else region.which.tolist()
-        for member, (place, record) in enumerate(zip(places, records, strict=True)):
-            asked = question_key(region.points[place], prop, member)
+        points = range(len(records)) if region.which is None else region.which.tolist()
+        for member, (point, record) in enumerate(zip(points, records, strict=True)):
+            question = question_key(region.points[point], prop, member)
             radius = float(region.radius[member])
-            if bool((margins[member] > 0).all()) and radius > self._found.get(asked, (0.0, record))[0]:
+            if bool((margins[member] > 0).all()) and radius > self._found.get(question, (0.0, record))[0]:
                 record.rows = self._leaves(member, slopes, bounds, prop.rows.shape[1])
                 record.ranges = _ranges(self._network, bounds, member)
-                self._found[asked] = radius, record
+                self._found[question] = radius, record
 
     def take(self, point: Tensor, prop: Property, radius: float) -> Record | None:
         """Of the region of this radius around a point, (size,), in which a property, of a batch of one, is proven."""
-        found = self._found.get(question_key(point, prop))
-        return found[1] if found is not None and found[0] == radius else None
+        entry = self._found.get(question_key(point, prop))
+        return entry[1] if entry is not None and entry[0] == radius else None
 
     def clear(self) -> None:
         """Forgets all regions, once whatever was needed of them is taken."""
@@ -179,10 +179,10 @@ class Recorder:
         }
         activations = _first_activations(network)
         columns = [
-            _rounded(network.activations[activations[source]], slopes[activations[source]][member][:, places])
+            _rounded(network.activations[activations[source]], slopes[activations[source]][member][:, unstable])
             if activations[source] in slopes
-            else torch.zeros(forms, len(places))
-            for source, places in neurons.items()
+            else torch.zeros(forms, len(unstable))
+            for source, unstable in neurons.items()
         ]
         return Leaves.whole(neurons, torch.cat(columns, 1) if columns else torch.zeros(forms, 0))
 
@@ -213,14 +213,14 @@ def recording(recorder: Recorder | None, arithmetic: Arithmetic) -> Recorder | N
     return recorder if arithmetic.recorded else None
 
 
-def dense(part: ReducedPath, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
+def dense(reduced: ReducedPath, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
     """Slopes laid out like forms on a network that lost neurons, one for every neuron that the network had."""
     tables = {}
     for relu, table in slopes.items():
         rows = table if table.ndim == 3 else replace(forms[relu], coefficients=table).rows()
-        kept = part.kept.get(part.path.network.source(relu))
+        kept = reduced.kept.get(reduced.path.network.source(relu))
         if kept is not None:
-            whole = rows.new_zeros(*rows.shape[:2], part.whole.sizes[relu])
+            whole = rows.new_zeros(*rows.shape[:2], reduced.whole.sizes[relu])
             rows = whole.index_copy_(2, kept, rows)
         tables[relu] = rows
     return tables
@@ -234,10 +234,10 @@ def lines_of(path: ReferencePath, forms: int) -> Tables:
 
 def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:
     """Of several slopes for the same forms those with the highest bounds, (batch, forms) each."""
-    best = torch.stack([side.nan_to_num(-torch.inf) for side in lower]).argmax(0)
+    best = torch.stack([bounds.nan_to_num(-torch.inf) for bounds in lower]).argmax(0)
     merged: Tables = {}
-    for number, part in enumerate(tables):
-        for relu, table in part.items():
+    for number, slopes in enumerate(tables):
+        for relu, table in slopes.items():
             merged[relu] = torch.where((best == number)[..., None], table, merged.get(relu, torch.zeros_like(table)))
     return merged
 

@@ -22,14 +22,14 @@ class ReducedPath:
         whole: The network with all its neurons.
         path: The path without neurons that are inactive in all batch members; values keep their numbers.
         kept: Of the pre-activations that lost neurons, which ones are left, (count,).
-        found: The bounds of all neurons of the values so far.
+        all_bounds: By value so far, the bounds of all its neurons.
     """
 
     def __init__(
         self, network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, *, upper: bool = False
     ) -> None:
         """upper: As for a `ReferencePath`."""
-        self.whole, self.kept, self.found = network, dict[int, Tensor](), Bounds()
+        self.whole, self.kept, self.all_bounds = network, dict[int, Tensor](), Bounds()
         self.path = ReferencePath(network, region, {}, relaxer, arithmetic, upper=upper)
 
     def add(self, value: int, interval: Interval, cut: bool = True) -> None:
@@ -37,8 +37,8 @@ class ReducedPath:
         path, network, bounds = self.path, self.path.network, self.path.bounds
         kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
         inactive = interval.lower.shape[1] - len(kept)
-        bounds[value] = self.found[value] = interval
-        work = inactive * sum(network.sizes[place] for place in (INPUT, *network.preactivations))
+        bounds[value] = self.all_bounds[value] = interval
+        work = inactive * sum(network.sizes[layer] for layer in (INPUT, *network.preactivations))
         if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(network, value):
             network = without_neurons(network, value, kept)
             bounds[value] = Interval(interval.lower[:, kept], interval.upper[:, kept])

@@ -72,12 +72,12 @@ class _Bounds:
         positions = wanted.any(0).nonzero().flatten()
         first, step = 0, first_chunk(self.path, self.numbers)
         while first < len(positions):
-            chosen = positions[first : first + step]
-            pull = _SignPull(self.path, self.value, chosen, wanted[:, chosen], self.interval)
+            chunk = positions[first : first + step]
+            pull = _SignPull(self.path, self.value, chunk, wanted[:, chunk], self.interval)
             self.interval = pull.bounds()
-            self.walked[:, chosen] |= wanted[:, chosen] & ~pull.stopped
-            first += len(chosen)
-            step = max(1, CHUNK_BYTES * len(chosen) // pull.largest)
+            self.walked[:, chunk] |= wanted[:, chunk] & ~pull.stopped
+            first += len(chunk)
+            step = max(1, CHUNK_BYTES * len(chunk) // pull.largest)
 
 
 class _SignPull(Pull):
@@ -88,20 +88,20 @@ class _SignPull(Pull):
         size = path.network.sizes[value]
         self.neurons, self.negative = positions % size, positions >= size
         signs = None if path.relaxer.parallel else 1 - 2 * self.negative.to(path.arithmetic.dtype)
-        self.place, self.forms, constant, slack = neuron_forms(path, value, self.neurons, signs)
+        self.start, self.forms, constant, slack = neuron_forms(path, value, self.neurons, signs)
         super().__init__(path, NO_DUALS, constant, slack)
         self.value, self.wanted, self.known = value, wanted, known
         self.open = torch.arange(len(positions))  # the forms that are still pulled back
         self.stopped = ~wanted
-        self.found = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
-        self.bottlenecks = _bottlenecks(path.network, self.place)
+        self.form_bounds = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
+        self.bottlenecks = _bottlenecks(path.network, self.start)
 
     def bounds(self) -> Interval:
         """The known bounds of all neurons with those of the wanted forms, where these are better."""
-        pulled = self.run(self.forms, self.place)
+        pulled = self.run(self.forms, self.start)
         upper = torch.full_like(pulled.lower, torch.inf) if pulled.upper is None else pulled.upper
         self._keep(Interval(pulled.lower, upper), ~self.stopped[:, self.open])
-        return self._improved(self.found, torch.arange(len(self.neurons)))
+        return self._improved(self.form_bounds, torch.arange(len(self.neurons)))
 
     def activation(self, value: int, source: int, form: LinearForms) -> LinearForms | None:
         if value in self.bottlenecks:
@@ -118,11 +118,12 @@ class _SignPull(Pull):
         stable = self._stable(interval) & ~self.stopped[:, self.open]
         self._keep(interval, stable)
         self.stopped[:, self.open] |= stable
-        left = (~self.stopped[:, self.open]).any(0).nonzero().flatten()
-        if len(left) > (1 - WORTH_DROPPING) * len(self.open):
+        remaining = (~self.stopped[:, self.open]).any(0).nonzero().flatten()
+        if len(remaining) > (1 - WORTH_DROPPING) * len(self.open):
             return form
-        self.open, self.constant, self.slack = self.open[left], self.constant[:, left], self.slack[:, left]
-        return form.pick(left)
+        self.open, self.constant = self.open[remaining], self.constant[:, remaining]
+        self.slack = self.slack[:, remaining]
+        return form.pick(remaining)
 
     def _on_intervals(self, value: int, form: LinearForms) -> Interval:
         """The bounds of forms on an activation's value that follow from its intervals, (batch, forms) each."""
@@ -159,21 +160,21 @@ class _SignPull(Pull):
 
     def _keep(self, interval: Interval, where: Tensor) -> None:
         """Notes the bounds of forms still pulled back."""
-        for side, new in zip(self.found, interval, strict=True):
-            side[:, self.open] = torch.where(where, new, side[:, self.open])
+        for bound, new in zip(self.form_bounds, interval, strict=True):
+            bound[:, self.open] = torch.where(where, new, bound[:, self.open])
 
 
 def _bottlenecks(network: Network, value: int) -> set[int]:
     """The activations that all of a form on a value reaches at once, but for the first if it is the only nearest one:
     its intervals have told all that they can."""
-    pending, found, met = {value}, set(), 0
+    pending, bottlenecks, met = {value}, set(), 0
     for current in range(value, 0, -1):
         if current not in pending:
             continue
         pending.remove(current)
         if current in network.activations:
             if not pending and met:
-                found.add(current)
+                bottlenecks.add(current)
             met += 1
         pending.update(network.node(current).inputs)
-    return found
+    return bottlenecks

@@ -51,14 +51,17 @@ class LipschitzNorm:
         for value, node in network.steps():
             if value in constants:
                 continue
-            parts = [constants[source] for source in node.inputs]
+            incoming = [constants[source] for source in node.inputs]
             if isinstance(node.operation, Affine):
-                shaped = [part.unflatten(-1, network.shapes[at]) for part, at in zip(parts, node.inputs, strict=True)]
+                shaped = [
+                    constant.unflatten(-1, network.shapes[at])
+                    for constant, at in zip(incoming, node.inputs, strict=True)
+                ]
                 total = node.operation.absolute.linear(*shaped).flatten(1)
                 constants[value] = arithmetic.above(total, node.operation.terms + 2)
             elif isinstance(node.operation, Activation):
                 least, largest = node.operation.derivatives(*bounds[node.inputs[0]])
-                constants[value] = arithmetic.above(parts[0] * torch.maximum(-least, largest), 1)
+                constants[value] = arithmetic.above(incoming[0] * torch.maximum(-least, largest), 1)
             else:
                 assert_never(node.operation)
         return constants
@@ -87,8 +90,8 @@ def _row_lengths(network: Network, value: int, region: Region, arithmetic: Arith
     step = max(1, ROW_BYTES // (16 * max(network.sizes[: value + 1])))
     lengths = []
     for neurons in torch.arange(network.sizes[value]).split(step):
-        place, forms = unit_forms(network, value, neurons, arithmetic.dtype)
-        rows = pull_to_input(network, place, Forms.exact(forms.rows()), _no_rule, arithmetic)
+        start, forms = unit_forms(network, value, neurons, arithmetic.dtype)
+        rows = pull_to_input(network, start, Forms.exact(forms.rows()), _no_rule, arithmetic)
         lengths.append(region.dual_norm(rows.sizes(arithmetic), arithmetic))
     return torch.cat(lengths, 1)
 

@@ -35,16 +35,16 @@ class OperatorNorm:
         self, network: Network, region: Region, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
         constants = self._values(network, region, arithmetic)
-        parts: list[Tensor] = []
+        terms: list[Tensor] = []
 
         def rule(value: int, source: int, form: Forms) -> None:
             length = region.norm.dual_bound(form.sizes(arithmetic), -1, arithmetic)
-            parts.append(arithmetic.above(length * constants[value], 1))
+            terms.append(arithmetic.above(length * constants[value], 1))
 
         linear = pull(network, network.output, Forms.exact(forms), rule, arithmetic)
         if linear is not None:
-            parts.append(region.dual_norm(linear.sizes(arithmetic), arithmetic))
-        return arithmetic.above(torch.stack(parts).sum(0), len(parts))
+            terms.append(region.dual_norm(linear.sizes(arithmetic), arithmetic))
+        return arithmetic.above(torch.stack(terms).sum(0), len(terms))
 
 
 def _constants(network: Network, region: Region, arithmetic: Arithmetic) -> list[float]:
@@ -78,10 +78,10 @@ def induced_norms(
     """
     norms = []
     columns = operation.absolute.transpose(torch.ones(1, *operation.shape(*shapes), dtype=torch.float64))
-    for place, (column, scale) in enumerate(zip(columns, scales, strict=True)):
-        factors = torch.ones(shapes[place], dtype=torch.float64) if scale is None else scale.reshape(shapes[place])
+    for number, (column, scale) in enumerate(zip(columns, scales, strict=True)):
+        factors = torch.ones(shapes[number], dtype=torch.float64) if scale is None else scale.reshape(shapes[number])
         inputs = [column.new_zeros(1, *shape) for shape in shapes]
-        inputs[place] = factors[None]
+        inputs[number] = factors[None]
         sums = (column * factors, operation.absolute.linear(*inputs))
         one, infinite = (arithmetic.above(absolute.max(), operation.terms + 3) for absolute in sums)
         two = arithmetic.above(one.sqrt() * infinite.sqrt(), 3)
@@ -107,11 +107,11 @@ def _matrix(operation: Affine, shapes: list[Shape]) -> Tensor | None:
     inputs, outputs = prod(shape), prod(operation.shape(shape))
     if inputs * outputs > WRITTEN_OUT:
         return None
-    parts = [
+    blocks = [
         operation.linear(units.unflatten(-1, shape)).flatten(1)
         for units in torch.eye(inputs, dtype=torch.float64).split(max(1, CHUNK // outputs))
     ]
-    return torch.cat(parts).T
+    return torch.cat(blocks).T
 
 
 def spectral_norm(matrix: Tensor, arithmetic: Arithmetic) -> Tensor:

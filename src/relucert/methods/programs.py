@@ -148,22 +148,22 @@ class ProgramMethod:
         relaxed = any(bool(interval.unstable.any()) for interval in hidden.values())
         waiting, least = margins.clone(), margins.new_full((len(margins),), torch.inf)
         while relaxed and bool((waiting.amin(1) < least).any()):
-            chosen = (waiting.amin(1) < least).nonzero().flatten()
-            weakest = waiting[chosen].argmin(1)
+            members = (waiting.amin(1) < least).nonzero().flatten()
+            weakest = waiting[members].argmin(1)
             some = ReferencePath(
-                network, region.select(chosen), select(hidden, chosen), FAST_LIN, arithmetic, upper=True
+                network, region.select(members), select(hidden, members), FAST_LIN, arithmetic, upper=True
             )
-            wanted = torch.ones(len(chosen), 1, dtype=torch.bool)
-            request = SlopeRequest(some, network.output, prop.rows[chosen, weakest][:, None], wanted)
-            asked = [tallies[member] for member in chosen.tolist()]
-            bound, slopes = self._bound(request, asked, "margins", prop.offsets[chosen, weakest][:, None])
+            wanted = torch.ones(len(members), 1, dtype=torch.bool)
+            request = SlopeRequest(some, network.output, prop.rows[members, weakest][:, None], wanted)
+            member_tallies = [tallies[member] for member in members.tolist()]
+            bound, slopes = self._bound(request, member_tallies, "margins", prop.offsets[members, weakest][:, None])
             proven = bound[:, 0]
-            higher = (proven > margins[chosen, weakest]).nonzero().flatten()
+            higher = (proven > margins[members, weakest]).nonzero().flatten()
             for value, table in lines.items():
-                table[chosen[higher], weakest[higher]] = slopes[value][higher, 0]
-            better = torch.fmax(margins[chosen, weakest], proven)
-            margins[chosen, weakest], waiting[chosen, weakest] = better, torch.inf
-            least[chosen] = torch.minimum(least[chosen], better)
+                table[members[higher], weakest[higher]] = slopes[value][higher, 0]
+            better = torch.fmax(margins[members, weakest], proven)
+            margins[members, weakest], waiting[members, weakest] = better, torch.inf
+            least[members] = torch.minimum(least[members], better)
         self._tallies.settle(region, prop, tallies)
         if recorder is not None:
             recorder.finish(region, prop, lines, hidden, margins)
@@ -184,13 +184,13 @@ class ProgramMethod:
         return margins
 
     def _bound(
-        self, request: SlopeRequest, tallies: list[Tally], part: str, offsets: Tensor | None = None
+        self, request: SlopeRequest, tallies: list[Tally], stage: str, offsets: Tensor | None = None
     ) -> tuple[Tensor, Tables]:
         """Proven lower bounds of a request's forms, (batch, forms), and their slopes. Adds its programs to the batch
         members' tallies."""
 
         def report(state: Progress) -> None:
-            self.report(replace(state, part=f"programs of {part}"))
+            self.report(replace(state, part=f"programs of {stage}"))
 
         proposal = self._proposer.propose(request, report)
         for tally, programs in zip(tallies, proposal.tallies, strict=True):
@@ -203,22 +203,22 @@ class ProgramMethod:
         """Improves the bounds of a value's unstable neurons, each by a program of its own: the lower bounds, then the
         upper bounds of those that are unstable still. The path has bounds of all pre-activations before the value."""
         network, recorder = path.network, recording(self.recorder, path.arithmetic)
-        sides = list(interval)
+        ends = list(interval)
         step = max(1, ROW_BYTES // (16 * sum(network.sizes[: value + 1]) * len(path.region.radius)))
-        part = f"layer {network.preactivations.index(value) + 1}"
-        for side, sign in ((0, 1), (1, -1)):
-            sides[side] = sides[side].clone()
-            unstable = Interval(*sides).unstable
-            chosen = unstable.any(0).nonzero().flatten()
-            for neurons in chosen.split(step) if len(chosen) else ():
+        stage = f"layer {network.preactivations.index(value) + 1}"
+        for end, sign in ((0, 1), (1, -1)):
+            ends[end] = ends[end].clone()
+            unstable = Interval(*ends).unstable
+            unstable_neurons = unstable.any(0).nonzero().flatten()
+            for neurons in unstable_neurons.split(step) if len(unstable_neurons) else ():
                 forms = torch.zeros(1, len(neurons), network.sizes[value], dtype=path.arithmetic.dtype)
                 forms[0, torch.arange(len(neurons)), neurons] = sign
-                wanted, known = unstable[:, neurons], sides[side][:, neurons]
-                proven, slopes = self._bound(SlopeRequest(path, value, forms, wanted), tallies, part)
+                wanted, before = unstable[:, neurons], ends[end][:, neurons]
+                proven, slopes = self._bound(SlopeRequest(path, value, forms, wanted), tallies, stage)
                 if recorder is not None:
                     recorder.add(value, neurons, sign, slopes, path.bounds)
-                sides[side][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * known), known)
-        return Interval(*sides)
+                ends[end][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * before), before)
+        return Interval(*ends)
 
 
 def _note_ascent(tallies: list[Tally], ends: float) -> None:

@@ -43,7 +43,7 @@ class SearchBatch(SearchState):
         try:
             if self.guess is not None:
                 self._predict_first_root(self.guess)
-            elif self.known.own:
+            elif self.model.measured:
                 self.aim()
             for _ in range(MAX_ROUNDS):
                 began = time.monotonic()
@@ -63,16 +63,16 @@ class SearchBatch(SearchState):
         name, lower = self.evaluator.method.name, float(self.best.min())
         self.reporter.enter(Progress(stage=name, evaluations=self.rounds, lower=lower or None))
 
-    def begin_with(self, known: RelativeWidths | ShellBounds) -> None:
+    def begin_with(self, model: RelativeWidths | ShellBounds) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already."""
-        if isinstance(known, ShellBounds):
-            self.known = self.evaluator.of_rows(self.problem, self.heights, self.steepness, known)
+        if isinstance(model, ShellBounds):
+            self.model = self.evaluator.of_rows(self.problem, self.heights, self.steepness, model)
         else:
-            self.known, self.guess = known, known.logs.exp()
+            self.model, self.guess = model, model.logs.exp()
 
     def _predict_first_root(self, guess: Tensor) -> None:
         """Predicts the root from the relative widths that other searches taught; guess: where it may be, (batch,)."""
-        predicted = PredictedMargin(self.evaluator, self.focused, self.known, self.correction)
+        predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
         curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
         root = curve.root()
         usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
@@ -158,10 +158,10 @@ class SearchBatch(SearchState):
         self._choose()
 
     def _take_last(self, nearby: Tensor | None = None) -> None:
-        """Replaces what is known by what the last evaluation tells; nearby: where the root is known to be near it."""
+        """Updates the prediction model by the last evaluation; nearby: where the root is known to be near it."""
         if self.last is not None:
-            self.distance = (self.radii.log() - self.known.logs).abs() * self.known.own
-            self.known = self.evaluator.told(self.problem, self.radii, self.last, self.known, nearby)
+            self.distance = (self.radii.log() - self.model.logs).abs() * self.model.measured
+            self.model = self.evaluator.told(self.problem, self.radii, self.last, self.model, nearby)
             self.last = None
 
     def _learn_error_rate(self, moved: Tensor) -> None:
@@ -175,11 +175,11 @@ class SearchBatch(SearchState):
         """By how much, relatively, the predicted root may be off."""
         if self.exact_prediction:
             return torch.zeros_like(self.root)
-        if not self.known.own:
+        if not self.model.measured:
             return torch.full_like(self.root, torch.inf)
-        if isinstance(self.known, ShellBounds):
-            return torch.where(self.root < (1 + NEARBY) * self.known.radii, 0, torch.inf)
-        return self.error_rate * (self.root.log() - self.known.logs).abs()
+        if isinstance(self.model, ShellBounds):
+            return torch.where(self.root < (1 + NEARBY) * self.model.radii, 0, torch.inf)
+        return self.error_rate * (self.root.log() - self.model.logs).abs()
 
     def _choose(self) -> None:
         """The next radius, and whether to prove it, by the predicted root and how far it may be off."""
@@ -210,8 +210,8 @@ class SearchBatch(SearchState):
 
     def _predict_root(self) -> None:
         """Predicts the root of the least margin, and the slope there."""
-        if isinstance(self.known, ShellBounds):
-            self._predict_root_by_shells(self.known)
+        if isinstance(self.model, ShellBounds):
+            self._predict_root_by_shells(self.model)
             return
         last = Curve(self.radii[:, None], self.margin[:, None])
         step = (last.margins / self.slope[:, None]).abs()
@@ -222,13 +222,13 @@ class SearchBatch(SearchState):
         if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
             self._take_secant()
 
-    def _predict_root_by_shells(self, known: ShellBounds) -> None:
+    def _predict_root_by_shells(self, model: ShellBounds) -> None:
         """The root where the regions of shells tell it; beyond the largest of them a little farther than the root."""
-        roots, order = known.rough_roots().sort(1)
+        roots, order = model.rough_roots().sort(1)
         rough = roots[:, 0]
         self.focus = order[:, : int((roots < RIVALS * rough[:, None]).sum(1).max())]
         self.root = ABOVE_ROOT * rough
-        told = rough < (1 + NEARBY) * known.radii
+        told = rough < (1 + NEARBY) * model.radii
         if bool(told.any()):
             curve = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
             self.root = torch.where(told, curve.root(), self.root)
@@ -236,7 +236,7 @@ class SearchBatch(SearchState):
     def _predicted(self) -> PredictedMargin:
         """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that shares
         can't express would else count as a fall of the margin."""
-        predicted = PredictedMargin(self.evaluator, self.focused, self.known, self.correction)
+        predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
         if not self._by_surrogate:
             return predicted
         return predicted.meeting(Curve(self.radii[:, None], self.margin[:, None]))

@@ -168,19 +168,19 @@ class Evaluator:
         return torch.stack([reference - lower, upper - reference], 1) / outer.clamp(min=TINIEST)
 
     def told(
-        self, problem: Problem, radii: Tensor, evaluation: Evaluation, known: RelativeWidths | ShellBounds,
+        self, problem: Problem, radii: Tensor, evaluation: Evaluation, model: RelativeWidths | ShellBounds,
         nearby: Tensor | None = None,
     ) -> RelativeWidths | ShellBounds:  # fmt: skip
-        """What is known after an evaluation at radii, (batch,); nearby: where roots are near these, (batch,)."""
-        if isinstance(known, ShellBounds):
+        """The prediction model after an evaluation at radii, (batch,); nearby: where roots are near these, (batch,)."""
+        if isinstance(model, ShellBounds):
             assert evaluation.constants is not None
-            better = (evaluation.margins.amin(1) <= 0) | (radii > known.radii) | (not known.own)
+            better = (evaluation.margins.amin(1) <= 0) | (radii > model.radii) | (not model.measured)
             better = better if nearby is None else better | nearby
-            return known.evaluated(radii, better, evaluation.hidden, evaluation.constants)
+            return model.evaluated(radii, better, evaluation.hidden, evaluation.constants)
         if self.recomputes:
-            return replace(known, logs=radii.log(), own=True)
+            return replace(model, logs=radii.log(), measured=True)
         path = self._path(problem, radii[:, None])
-        return known.evaluated(path, radii, evaluation.hidden, self._tight(evaluation.hidden))
+        return model.evaluated(path, radii, evaluation.hidden, self._tight(evaluation.hidden))
 
     def _path(self, problem: Problem, radii: Tensor) -> ReferencePath:
         """The path of a region for each question and candidate radius, (batch, candidates)."""
@@ -199,19 +199,19 @@ class Evaluator:
         return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
     def predict(
-        self, problem: Problem, radii: Tensor, known: RelativeWidths | ShellBounds, correction: Correction
+        self, problem: Problem, radii: Tensor, model: RelativeWidths | ShellBounds, correction: Correction
     ) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from predicted hidden bounds."""
         network, region, prop = self._candidates(problem, radii)
-        if isinstance(known, ShellBounds):
+        if isinstance(model, ShellBounds):
             assert self.shelled is not None
-            margins, _ = self.shelled.least_margins(network, region, prop, known.bounds(radii), self.quick)
+            margins, _ = self.shelled.least_margins(network, region, prop, model.bounds(radii), self.quick)
         elif self.recomputes:
             hidden = self.method.hidden(network, region, self.quick)
             margins = self.method.margins(network, region, prop, hidden, self.quick)
         else:
             path = ReferencePath(network, region, {}, self.relaxer, self.quick)
-            hidden = known.bounds(path, radii)
+            hidden = model.bounds(path, radii)
             if isinstance(self.surrogate, LinearMethod):
                 margins = self.surrogate.margins_on(path, prop)
             else:
@@ -224,13 +224,13 @@ class Evaluator:
         repeated = problem.select(torch.arange(count).repeat_interleave(candidates)) if candidates > 1 else problem
         return self.instance(repeated, radii.flatten(), self.quick)
 
-    def of_rows(self, problem: Problem, heights: Tensor, steepness: Tensor, known: ShellBounds) -> ShellBounds:
-        """What is known of the shells' regions, with the constants of the problem's rows there."""
+    def of_rows(self, problem: Problem, heights: Tensor, steepness: Tensor, model: ShellBounds) -> ShellBounds:
+        """The bounds in the shells' regions, with the constants of the problem's rows there."""
         assert self.shelled is not None
-        network, region, prop = self.instance(problem, known.radii, self.quick)
-        hidden = known.bounds(known.radii[:, None])
+        network, region, prop = self.instance(problem, model.radii, self.quick)
+        hidden = model.bounds(model.radii[:, None])
         _, constants = self.shelled.least_margins(network, region, prop, hidden, self.quick)
-        return known.of_rows(heights, steepness, constants.double())
+        return model.of_rows(heights, steepness, constants.double())
 
     def margins_to_first_order(self, problem: Problem, radii: Tensor, centre: dict[int, Tensor]) -> Tensor:
         """The margins at radii, (batch,), if every neuron stayed as it is at the centre: (batch, rows)."""

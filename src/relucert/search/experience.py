@@ -52,19 +52,19 @@ class Experience:
             growth[value] = GROWTH if depths[value] else 0.0
         return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), widths=widths, growth=growth)
 
-    def learn(self, known: RelativeWidths | ShellBounds, shares: Tensor) -> None:
+    def learn(self, model: RelativeWidths | ShellBounds, shares: Tensor) -> None:
         """Learns from one search.
 
         Args:
-            known: Of its last evaluations.
+            model: The prediction model of its last evaluations.
             shares: The radii that it ended with, as shares of the first-order radii: (batch,).
         """
-        if isinstance(known, RelativeWidths):
-            for value, numbers in known.widths.items():
+        if isinstance(model, RelativeWidths):
+            for value, numbers in model.widths.items():
                 logs = numbers.clamp(min=1e-6).log().mean((0, 1))
                 kept = logs if len(logs) <= MOST_NEURONS else logs.mean(0, keepdim=True)
                 self.widths[value] = kept.exp().nan_to_num(1.0).float()
-                self.growth[value] = float(known.growth[value].mean())
+                self.growth[value] = float(model.growth[value].mean())
         finite = shares[shares.isfinite() & (shares > 0)]
         if len(finite):
             self.first_share = float(finite.log().mean().exp())

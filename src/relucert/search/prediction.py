@@ -112,15 +112,15 @@ class Brackets:
         middle, reach = path.interval_about_reference(value)
         return _Spread(None if lines.parallel else half, middle, torch.cat([half, reach]))
 
-    def _moved(self, value: int, parts: list[Tensor | None], operation: Affine) -> Tensor | None:
-        """The image of parts of the operands of a value, (batch, size) each, where any is there."""
-        some = next((part for part in parts if part is not None), None)
+    def _moved(self, value: int, operands: list[Tensor | None], operation: Affine) -> Tensor | None:
+        """The image of operands of a value, (batch, size) or None for 0 each; None where all are."""
+        some = next((operand for operand in operands if operand is not None), None)
         if some is None:
             return None
         shapes = [self.network.shapes[source] for source in self.network.node(value).inputs]
         wide = [
-            (some.new_zeros(len(some), math.prod(shape)) if part is None else part).unflatten(-1, shape)
-            for part, shape in zip(parts, shapes, strict=True)
+            (some.new_zeros(len(some), math.prod(shape)) if operand is None else operand).unflatten(-1, shape)
+            for operand, shape in zip(operands, shapes, strict=True)
         ]
         return operation.linear(*wide).flatten(1)
 
@@ -133,13 +133,13 @@ class RelativeWidths:
         logs: The logarithms of the radii, (batch,).
         widths: By value, of the bounds below and above the reference: (batch, 2, size).
         growth: By value, the exponent with which these grow with the radius: (batch,).
-        own: Whether an evaluation of the same questions told them.
+        measured: Whether they come of an evaluation of the same questions.
     """
 
     logs: Tensor
     widths: dict[int, Tensor]
     growth: dict[int, Tensor]
-    own: bool = False
+    measured: bool = False
 
     def bounds(self, path: ReferencePath, radii: Tensor) -> Bounds:
         """The hidden bounds at candidate radii, (batch, candidates), of the path's regions, one for each question and
@@ -164,7 +164,7 @@ class RelativeWidths:
         """
         brackets, widths, growth = Brackets(path), {}, {}
         step = radii.log() - self.logs
-        apart = (step.abs() > CLOSE) & self.own
+        apart = (step.abs() > CLOSE) & self.measured
         for value in path.network.preactivations:
             inner, outer = brackets.of(value)
             expected, reference = self._widths_at(value, radii[:, None]), path.reference(value)
@@ -174,19 +174,19 @@ class RelativeWidths:
                 moved = torch.stack([reference - lower, upper - reference], 1)
                 wide = outer - inner > TINIEST
                 share = torch.where(wide, (moved - inner) / torch.where(wide, outer - inner, 1), expected)
-                known = wide & (share > 0) & (expected > 0)
+                comparable = wide & (share > 0) & (expected > 0)
                 if value in tight:
-                    known &= tight[value]
-                ratio = torch.where(known, share / torch.where(known, expected, 1), 1).log()
-                mean = (ratio * known).sum((1, 2)) / known.sum((1, 2)).clamp(min=1)
+                    comparable &= tight[value]
+                ratio = torch.where(comparable, share / torch.where(comparable, expected, 1), 1).log()
+                mean = (ratio * comparable).sum((1, 2)) / comparable.sum((1, 2)).clamp(min=1)
                 if value in tight:  # a loose bound is farther away than a tight one would be
                     guess = expected * mean[:, None, None].exp()
-                    share = torch.where(known, share, torch.minimum(guess, share))
+                    share = torch.where(comparable, share, torch.minimum(guess, share))
                 change = torch.where(apart, mean.double() / torch.where(apart, step, 1), 0)
                 growth[value] = (growth[value] + change).clamp(-STEEPEST, STEEPEST)
             path.bounds[value] = _between(reference, inner, outer, share)
             widths[value] = share
-        return replace(self, logs=radii.log(), widths=widths, growth=growth, own=True)
+        return replace(self, logs=radii.log(), widths=widths, growth=growth, measured=True)
 
     def _widths_at(self, value: int, radii: Tensor) -> Tensor:
         """The relative widths at candidate radii, (batch, candidates): (batch * candidates, 2, size)."""
@@ -197,7 +197,7 @@ class RelativeWidths:
     def select(self, members: Tensor) -> RelativeWidths:
         widths = {value: tensor[members] for value, tensor in self.widths.items()}
         growth = {value: tensor[members] for value, tensor in self.growth.items()}
-        return RelativeWidths(self.logs[members], widths, growth, self.own)
+        return RelativeWidths(self.logs[members], widths, growth, self.measured)
 
     @classmethod
     def merge(cls, batches: Sequence[RelativeWidths], order: Tensor) -> RelativeWidths:
@@ -211,7 +211,7 @@ class RelativeWidths:
             joined([batch.logs for batch in batches]),
             {value: joined([batch.widths[value] for batch in batches]) for value in first.widths},
             {value: joined([batch.growth[value] for batch in batches]) for value in first.growth},
-            first.own,
+            first.measured,
         )
 
 

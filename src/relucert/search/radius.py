@@ -85,15 +85,15 @@ class Searcher:
         one starts: neighbouring radii are close.
         """
         problem, rows = self._problem(region, prop), prop.offsets.shape[1]
-        order, known = self._batch(problem).nearest_first(), None
+        order, model = self._batch(problem).nearest_first(), None
         for row in order.T if self.evaluator.shelled is None else order.flip(1).T:
             batch = self._batch(problem.narrow(row[:, None]))
-            if known is not None:
-                batch.begin_with(known)
+            if model is not None:
+                batch.begin_with(model)
             for end in batch.run():
                 yield replace(end, question=end.question * rows + int(row[end.question]))
             batch.learn()
-            known = batch.all_known()
+            model = batch.final_model()
 
     def _problem(self, region: Region, prop: Property) -> Problem:
         if self.evaluator.proof.rigorous:

@@ -85,7 +85,7 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    known: RelativeWidths | ShellBounds
+    model: RelativeWidths | ShellBounds
     correction: Correction
     offset: Tensor | float = 0.0
 
@@ -95,7 +95,7 @@ class PredictedMargin:
 
     def at(self, radii: Tensor) -> Tensor:
         """The predicted margins at candidate radii, (batch, radii)."""
-        return self.evaluator.predict(self.problem, radii, self.known, self.correction).amin(2) + self.offset
+        return self.evaluator.predict(self.problem, radii, self.model, self.correction).amin(2) + self.offset
 
     def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Curve:
         """Margins around the root where nothing was evaluated.

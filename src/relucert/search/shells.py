@@ -31,14 +31,14 @@ class ShellBounds:
         heights: The rows' values at the centre, (batch, rows).
         constants: Of every row, at the centre and then in region after region: (batch, 1 + shells, rows).
         hidden: By value, lower and upper bounds likewise: (batch, 1 + shells, 2, size).
-        own: Whether an evaluation of the same questions told them.
+        measured: Whether they come of an evaluation of the same questions.
     """
 
     radii: Tensor
     heights: Tensor
     constants: Tensor
     hidden: dict[int, Tensor]
-    own: bool = False
+    measured: bool = False
 
     @classmethod
     def start(
@@ -74,7 +74,7 @@ class ShellBounds:
             constants: (batch, shells, rows), or (batch, 1, rows) where they are the same in all regions.
         """
         tables = {
-            value: torch.stack([side.unflatten(1, (self.shells, -1)) for side in interval], 2)
+            value: torch.stack([bound.unflatten(1, (self.shells, -1)) for bound in interval], 2)
             for value, interval in hidden.items()
         }
 
@@ -87,7 +87,7 @@ class ShellBounds:
             radii=torch.where(better, radii, self.radii),
             constants=joined(self.constants, constants.expand(-1, self.shells, -1)),
             hidden={value: joined(self.hidden[value], table) for value, table in tables.items()},
-            own=True,
+            measured=True,
         )
 
     def of_rows(self, heights: Tensor, steepness: Tensor, constants: Tensor) -> ShellBounds:
@@ -102,7 +102,7 @@ class ShellBounds:
         count = radii.numel()
         hidden = {value: self._at(table, radii) for value, table in self.hidden.items()}
         return {
-            value: Interval(*(side.reshape(count, -1) for side in table.unbind(2))) for value, table in hidden.items()
+            value: Interval(*(bound.reshape(count, -1) for bound in table.unbind(2))) for value, table in hidden.items()
         }
 
     def rough_roots(self) -> Tensor:
@@ -123,17 +123,17 @@ class ShellBounds:
         """Entries in the regions within candidate radii, (batch, candidates * shells, ...): on chords between
         neighbours, or beyond the evaluated radius by the trend."""
         shells = self.shells
-        places = (radii / self.radii[:, None])[..., None] * torch.arange(1, shells + 1, dtype=radii.dtype)
-        places = places.flatten(1)
-        right = places.ceil().long().clamp(1, shells)
-        left = torch.where(places > shells, int(TREND * shells), right - 1)
-        share = ((places - left) / (right - left)).to(table.dtype).view(*places.shape, *[1] * (table.ndim - 2))
+        positions = (radii / self.radii[:, None])[..., None] * torch.arange(1, shells + 1, dtype=radii.dtype)
+        positions = positions.flatten(1)
+        right = positions.ceil().long().clamp(1, shells)
+        left = torch.where(positions > shells, int(TREND * shells), right - 1)
+        share = ((positions - left) / (right - left)).to(table.dtype).view(*positions.shape, *[1] * (table.ndim - 2))
         batch = torch.arange(len(table))[:, None]
         return torch.lerp(table[batch, left], table[batch, right], share)
 
     def select(self, members: Tensor) -> ShellBounds:
         hidden = {value: table[members] for value, table in self.hidden.items()}
-        return ShellBounds(self.radii[members], self.heights[members], self.constants[members], hidden, self.own)
+        return ShellBounds(self.radii[members], self.heights[members], self.constants[members], hidden, self.measured)
 
     @classmethod
     def merge(cls, batches: Sequence[ShellBounds], order: Tensor) -> ShellBounds:
@@ -143,4 +143,4 @@ class ShellBounds:
             torch.cat([getattr(batch, name) for batch in batches])[order] for name in ("radii", "heights", "constants")
         )
         hidden = {value: torch.cat([batch.hidden[value] for batch in batches])[order] for value in first.hidden}
-        return cls(radii, heights, constants, hidden, first.own)
+        return cls(radii, heights, constants, hidden, first.measured)

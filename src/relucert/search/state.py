@@ -29,7 +29,7 @@ class SearchState:
     experience: Experience
     reporter: Reporter
     problem: Problem
-    known: RelativeWidths | ShellBounds  # of the bounds evaluated last, or of what other searches taught
+    model: RelativeWidths | ShellBounds  # of hidden bounds, by the last evaluation or by what other searches taught
     correction: Correction
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
@@ -53,7 +53,7 @@ class SearchState:
     first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
     whole: Tensor  # the radius beyond which there are no further valid inputs
     exact_prediction: bool  # whether what is predicted is what will be found
-    last: Evaluation | None = None  # while what is known is that of the one before
+    last: Evaluation | None = None  # while the model is that of the one before
     guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
@@ -76,16 +76,16 @@ class SearchState:
         radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
         whole = problem.region.whole if region.box is not None else zeros + torch.inf
         first = torch.minimum(radii, whole)
-        guess, known = first * experience.first_share, None
+        guess, model = first * experience.first_share, None
         if evaluator.shelled is not None:
             guess = torch.minimum(ABOVE_GUESS * guess, whole)
-            known = ShellBounds.start(evaluator.shelled.shells, guess, margins, slopes, centre)
+            model = ShellBounds.start(evaluator.shelled.shells, guess, margins, slopes, centre)
         return cls(
             evaluator=evaluator,
             experience=experience,
             reporter=reporter,
             problem=problem,
-            known=known or evaluator.initial_widths(problem, guess, experience),
+            model=model or evaluator.initial_widths(problem, guess, experience),
             correction=Correction.none(count),
             index=torch.arange(count),
             radii=guess,
@@ -109,7 +109,7 @@ class SearchState:
             first_order=first,
             whole=whole,
             exact_prediction=predicts_exactly(evaluator, problem),
-            guess=guess if known is None else None,
+            guess=guess if model is None else None,
         )
 
     @property
@@ -129,14 +129,14 @@ class SearchState:
             yield SearchEnd(index, radius or None, weakest, self.rounds, closed, method)
 
     def keep(self, mask: Tensor) -> None:
-        """Drops all other questions, (open,), and remembers what is known of them."""
+        """Drops all other questions, (open,), and remembers their prediction models."""
         if bool(mask.all()):
             return
         ended, still_open = (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)
-        self.ended.append(self.known.select(ended))
+        self.ended.append(self.model.select(ended))
         self.ended_index.append(self.index[ended])
         self.ended_radii.append((self.best / self.first_order)[ended])
-        self.problem, self.known = self.problem.select(still_open), self.known.select(still_open)
+        self.problem, self.model = self.problem.select(still_open), self.model.select(still_open)
         self.correction = self.correction.select(still_open)
         self.last = None if self.last is None else self.last.select(still_open)
         for name, value in vars(self).items():
@@ -146,11 +146,11 @@ class SearchState:
     def learn(self) -> None:
         """Teaches later searches what this one has learnt."""
         if self.ended:
-            self.experience.learn(self.all_known(), torch.cat(self.ended_radii))
+            self.experience.learn(self.final_model(), torch.cat(self.ended_radii))
 
-    def all_known(self) -> RelativeWidths | ShellBounds:
-        """What is known of every question, once all have ended."""
+    def final_model(self) -> RelativeWidths | ShellBounds:
+        """The prediction models of all questions, once all have ended."""
         order = torch.cat(self.ended_index).argsort()
-        shells = [known for known in self.ended if isinstance(known, ShellBounds)]
-        widths = [known for known in self.ended if isinstance(known, RelativeWidths)]
+        shells = [model for model in self.ended if isinstance(model, ShellBounds)]
+        widths = [model for model in self.ended if isinstance(model, RelativeWidths)]
         return ShellBounds.merge(shells, order) if shells else RelativeWidths.merge(widths, order)

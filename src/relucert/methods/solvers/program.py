@@ -121,9 +121,9 @@ def build(network: Network, region: Region, member: int) -> Program:
     forms = {}
     for value, stage in stages.items():
         forms[value] = np.zeros((network.sizes[value], width))
-        for source, part in stage.items():
-            start, part = (0, next(entered)) if source == INPUT else (starts[source], part)
-            forms[value][:, start : start + part.shape[1]] = part
+        for source, matrix in stage.items():
+            start, matrix = (0, next(entered)) if source == INPUT else (starts[source], matrix)
+            forms[value][:, start : start + matrix.shape[1]] = matrix
     places = dict(
         zip(preactivations, _slices([network.sizes[value] for value in preactivations], inputs.columns), strict=True)
     )
@@ -196,12 +196,14 @@ class _Inputs(NamedTuple):
         body = region.norm.body
         if body == "diamond":  # what is added and what is taken away
             none = np.zeros(2 * size)
-            return cls(2 * size, [np.concatenate([part, -part], 1) for part in rows], (none, np.append(up, down)), 1.0)
+            return cls(
+                2 * size, [np.concatenate([matrix, -matrix], 1) for matrix in rows], (none, np.append(up, down)), 1.0
+            )
         if body == "box":
             return cls(size, rows, (down, up), 1.0)
         if region.box is None and rows and (stacked := np.concatenate(rows)).shape[0] < size:
             triangle: Array = np.linalg.qr(stacked.T).R  # only the plane that the rows span matters
-            rows = np.split(triangle.T, np.cumsum([len(part) for part in rows])[:-1])
+            rows = np.split(triangle.T, np.cumsum([len(matrix) for matrix in rows])[:-1])
             size = len(triangle)
             down = up = np.full(size, np.inf)
         return cls(size, rows, (down, up), np.inf)

@@ -69,7 +69,7 @@ class SlopeRequest:
 
 
 @dataclass(eq=False)
-class _Place:
+class _PointPrograms:
     """The program of one point, and solvers with their warm starts."""
 
     program: Program | None = None
@@ -89,7 +89,7 @@ class Proposer:
 
     def __init__(self, time_limit: float, make: MakeSolver = make_solver) -> None:
         self._time_limit, self._make = time_limit, make
-        self._places: dict[bytes, _Place] = {}
+        self._by_point: dict[bytes, _PointPrograms] = {}
         self._shape: object = None
 
     def propose(self, request: SlopeRequest, report: Report = silent) -> Proposal:
@@ -106,8 +106,8 @@ class Proposer:
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         self._forget_other_regions(region)
         keys = [_key(point) for point in region.points]
-        self._places = {point: self._places.get(point) or _Place() for point in keys}
-        members = keys if region.which is None else [keys[place] for place in region.which.tolist()]
+        self._by_point = {point: self._by_point.get(point) or _PointPrograms() for point in keys}
+        members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
         if solvable(network):
             self._solve(request, proposal, members, report)
@@ -121,7 +121,7 @@ class Proposer:
         tensors = (*(region.box or ()), *(() if region.scale is None else (region.scale,)))
         shape = region.norm, region.box is None, tuple(_key(tensor) for tensor in tensors)
         if shape != self._shape:
-            self._shape, self._places = shape, {}
+            self._shape, self._by_point = shape, {}
 
     def _ascend(self, request: SlopeRequest, proposal: Proposal, member: int) -> None:
         alone, forms = slice(member, member + 1), request.wanted[member].nonzero().flatten()
@@ -146,20 +146,26 @@ class Proposer:
         inside = (request.wanted & (region.radius > 0)[:, None]).tolist()  # a radius of 0 is no unit to count in
         for member, (point, row) in enumerate(zip(members, inside, strict=True)):
             if any(row):
-                wanted.setdefault(point, []).append((member, [form for form, asked in enumerate(row) if asked]))
+                wanted.setdefault(point, []).append((member, [form for form, is_wanted in enumerate(row) if is_wanted]))
         if not wanted:
             return
         threads = torch.get_num_threads()
-        parts = -(-threads // len(wanted))
+        threads_per_point = -(-threads // len(wanted))
         network = request.path.network.cast(torch.float64)
         for point in wanted:
-            place = self._places[point]
-            if place.program is None:
-                place.program = build(network, region, wanted[point][0][0])
+            point_programs = self._by_point[point]
+            if point_programs.program is None:
+                point_programs.program = build(network, region, wanted[point][0][0])
         work = [
-            _Work(self, request, self._places[point], part, [(member, forms[part::parts]) for member, forms in asked])
-            for point, asked in wanted.items()
-            for part in range(parts)
+            _Work(
+                self,
+                request,
+                self._by_point[point],
+                thread,
+                [(member, forms[thread::threads_per_point]) for member, forms in tasks],
+            )
+            for point, tasks in wanted.items()
+            for thread in range(threads_per_point)
         ]
         count = sum(map(sum, inside))
 
@@ -181,11 +187,11 @@ class Proposer:
             for value, chosen in proposal.slopes.items():
                 chosen[end.member, end.form] = torch.from_numpy(end.slopes[end.program.activations[value]])
 
-    def solver(self, place: _Place, part: int, norm: Norm) -> Solver:
-        assert place.program is not None
-        if part not in place.solvers:
-            place.solvers[part] = self._make(place.program, norm, self._time_limit)
-        return place.solvers[part]
+    def solver(self, point_programs: _PointPrograms, thread: int, norm: Norm) -> Solver:
+        assert point_programs.program is not None
+        if thread not in point_programs.solvers:
+            point_programs.solvers[thread] = self._make(point_programs.program, norm, self._time_limit)
+        return point_programs.solvers[thread]
 
 
 class _End(NamedTuple):
@@ -203,18 +209,18 @@ class _Work:
 
     proposer: Proposer
     request: SlopeRequest
-    place: _Place
-    part: int
-    asked: list[tuple[int, list[int]]]
+    point_programs: _PointPrograms
+    thread: int
+    tasks: list[tuple[int, list[int]]]
     stopped: threading.Event = field(default_factory=threading.Event)
     ends: list[_End] = field(default_factory=list)
 
     @np.errstate(all="ignore")
     def run(self, came: Callable[[], None] = lambda: None) -> None:
         """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
-        request, path, program, ends = self.request, self.request.path, self.place.program, self.ends
+        request, path, program, ends = self.request, self.request.path, self.point_programs.program, self.ends
         assert program is not None
-        for member, forms in self.asked:
+        for member, forms in self.tasks:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
             sides = program.right_hand_sides(float(path.region.radius[member]), path.bounds, member)
             changed = False
@@ -223,7 +229,7 @@ class _Work:
                     return
                 check_time()
                 try:
-                    solver = self.proposer.solver(self.place, self.part, path.region.norm)
+                    solver = self.proposer.solver(self.point_programs, self.thread, path.region.norm)
                     if not changed:
                         solver.change(sides)
                         changed = True
@@ -234,7 +240,7 @@ class _Work:
                 except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
                     reason = str(error) if isinstance(error, Unsolved) else type(error).__name__
                     ends.append(_End(member, form, program, reason))
-                    self.place.solvers.pop(self.part, None)
+                    self.point_programs.solvers.pop(self.thread, None)
                     changed = False
                 came()
 
