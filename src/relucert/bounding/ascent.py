@@ -18,9 +18,9 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
 
-PATIENCE = 2  # steps
-FEW_STEPS = 4  # before which no ascent is given up
-MORE_STEPS = 10  # the same, where nothing was gained
+PATIENCE = 2  # last steps whose gain decides whether an ascent goes on
+FEW_STEPS = 4  # before which no ascent that has gained something is given up
+MORE_STEPS = 10  # before which none is that has gained nothing yet
 
 Slopes = dict[int, Tensor]
 """By the value of a ReLU, slopes of lower lines: (batch, forms, size), or laid out like the forms' coefficients."""

@@ -17,7 +17,7 @@ from relucert.bounding.ascent import Slopes
 from relucert.bounding.reduced_path import ReducedPath
 
 NEAR = 0.05  # relative distance of a radius whose slopes need only a few more steps
-NEARLY_ALL = 0.9  # of the rows
+NEARLY_ALL = 0.9  # of the rows need slopes from a radius nearby, for an ascent of a few steps
 MEMORY_BYTES = 2**28  # of all slopes that are kept
 
 

@@ -28,7 +28,7 @@ from relucert.network import INPUT, Network, Relu, Rows
 from relucert.network.batching import EFFICIENT_BYTES, coefficient_bytes
 
 CHUNK_BYTES = 2**22  # of coefficients on the input, for the regions that are looked at together
-LEAST_UNIT = 2.0**-20  # of symbols
+LEAST_UNIT = 2.0**-20  # the least power of two that symbols are counted in
 SPARSE = 8  # of so many regions all unstable neurons are looked at in one, where no other neuron depends on them
 
 

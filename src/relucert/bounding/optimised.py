@@ -31,7 +31,7 @@ from relucert.common.progress import Report, silent
 from relucert.network import Activation, LinearForms, Network
 
 HIDDEN = Effort(20, least=0.05)  # for the neurons of each layer
-MARGINS = Effort(40, least=0.01, again=8)
+MARGINS = Effort(40, least=0.01, again=8)  # for the rows of a property
 ROW_BYTES = 2**21  # that the slopes of one chunk of neurons take in one layer
 
 Duals = Callable[[DualVariables], PulledBack]

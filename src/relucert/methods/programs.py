@@ -40,10 +40,10 @@ from relucert.network import Network
 if TYPE_CHECKING:
     from relucert.methods.method import Method
 
-TIME_LIMIT = 60.0
+TIME_LIMIT = 60.0  # seconds of one program, or of an ascent in its place
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
-LONG_HIDDEN = Effort(60, decay=0.93, least=0.01, again=4)  # in place of programs, on wide networks
-LONG_MARGINS = Effort(100, decay=0.96, least=0.002, again=30)
+LONG_HIDDEN = Effort(60, decay=0.93, least=0.01, again=4)  # for hidden neurons, in place of programs, on wide networks
+LONG_MARGINS = Effort(100, decay=0.96, least=0.002, again=30)  # for margins there
 LATE = "Time limit reached"
 
 

@@ -29,8 +29,8 @@ BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
 DISAPPOINTED = 3  # evaluations after which the last two of them tell more than predictions by structure
-FALLING_SHORT = 32  # times their distance that their secant may lead on, where predictions fall short
-CLOSE_BY = 0.02  # how far apart, relatively, these may be
+FALLING_SHORT = 32  # times their distance that the secant of the last two may lead on, where predictions fall short
+CLOSE_BY = 0.02  # how far apart, relatively, the last two evaluations may be for that
 RIVALS = 1.02  # how much farther than the nearest root another row's may be that counts
 ABOVE_ROOT = 1.02  # how far beyond a guess of the root, after the first evaluation, shells tell it best
 
@@ -234,7 +234,7 @@ class SearchBatch(SearchState):
             self.root = torch.where(told, curve.root(), self.root)
 
     def _predicted(self) -> PredictedMargin:
-        """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that shares
+        """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that a model
         can't express would else count as a fall of the margin."""
         predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
         if not self._by_surrogate:

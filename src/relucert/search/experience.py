@@ -15,11 +15,11 @@ from relucert.network import Affine, Network
 from relucert.search.prediction import RelativeWidths
 from relucert.search.shells import ShellBounds
 
-SHARE = 3.0  # shares are guessed to be this over the square root of how many products a neuron sums, at most 1
-GROWTH = 0.05  # the exponent with which shares are guessed to grow with the radius
+WIDTH = 3.0  # relative widths are guessed to be this over the square root of how many products a neuron sums, at most 1
+GROWTH = 0.05  # the exponent with which relative widths are guessed to grow with the radius
 ERROR_RATE = 5e-3  # by how much a root may be off, as a share of how far it is from the evaluated radius
-LEAST_ERROR_RATE = 2e-3
-MOST_NEURONS = 2**14  # of a layer whose shares are remembered one by one
+LEAST_ERROR_RATE = 2e-3  # however well searches of this network were predicted so far
+MOST_NEURONS = 2**14  # of a layer whose relative widths are remembered one by one
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where a root is
 
 
@@ -48,7 +48,7 @@ class Experience:
             if depths[value]:
                 operation = network.node(value).operation
                 terms = operation.terms if isinstance(operation, Affine) else 1
-                widths[value] = torch.tensor([min(1.0, SHARE / math.sqrt(max(1, terms)))])
+                widths[value] = torch.tensor([min(1.0, WIDTH / math.sqrt(max(1, terms)))])
             growth[value] = GROWTH if depths[value] else 0.0
         return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), widths=widths, growth=growth)
 

@@ -15,8 +15,8 @@ ROWS = 3  # margins that a prediction looks at
 
 
 def predicts_exactly(evaluator: Evaluator, problem: Problem) -> bool:
-    """Whether what is predicted is what will be found: bounds before the first activations keep their shares, unless a
-    box cuts balls that are no boxes; or no bounds are predicted."""
+    """Whether what is predicted is what will be found: bounds before the first activations keep their relative
+    widths, unless a box cuts balls that are no boxes; or no bounds are predicted."""
     alone = evaluator.network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method
     return evaluator.recomputes or (alone and problem.region.walls is None)
 

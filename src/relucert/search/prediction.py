@@ -3,8 +3,8 @@
 A neuron's bounds lie between two enclosures that cost a few products, given the bounds of the layers before: the inner
 one has only the width of the lines of the nearest activations, the outer one is the interval that the nearest
 activations' own intervals give (interval bound propagation). Where between them, as a share from 0 to 1, hardly depends
-on the radius, nor on the image. So an evaluation is remembered as the shares of its bounds, and at another radius
-they give all bounds again, layer after layer.
+on the radius, nor on the image. So an evaluation is remembered as the relative widths of its bounds, and at another
+radius they give all bounds again, layer after layer.
 
 Nothing here is a bound. A prediction chooses where to look next, and a wrong one costs time, not truth.
 """
@@ -23,8 +23,8 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.network import INPUT, Affine
 
-TINIEST = 1e-30  # the least width that a share is of
-STEEPEST = 2.0  # the largest exponent of a share in the radius that a prediction believes
+TINIEST = 1e-30  # the least distance of two enclosures between which a relative width is counted
+STEEPEST = 2.0  # the largest exponent of a relative width in the radius that a prediction believes
 CLOSE = 1e-3  # logarithms of radii nearer than this tell nothing about exponents
 
 

@@ -16,17 +16,26 @@ from relucert.search.evaluation import Evaluator
 from relucert.search.prediction import Correction, RelativeWidths
 from relucert.search.shells import ShellBounds
 
-SECTIONINGS = 5  # at the most, to bring out a predicted root
-SHARPNESS = 0.05  # of the bracket around it: more is wasted on a guess
-ROUGH = 0.3  # the same, before the first evaluation
-SHARPEST = 1e-3  # the same, where predictions are exact
+SECTIONINGS = 5  # of the bracket around a predicted root, at most
+SHARPNESS = 0.05  # relative width of that bracket at which they end: less is wasted on a guess
+ROUGH = 0.3  # width of the bracket before the first evaluation
+SHARPEST = 1e-3  # width of the bracket where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
-INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # a guess of the root before the first evaluation
-CLOSE_FACTORS = (0.996, 1.004)  # the same, where it is nearly known
-FAR_FACTORS = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)  # the same, where the root is not there
+INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root: where to look first
+CLOSE_FACTORS = (0.996, 1.004)  # of a guess of the root that is nearly right
+FAR_FACTORS = (
+    0.01,
+    0.1,
+    0.5,
+    1.5,
+    3.0,
+    8.0,
+    30.0,
+    1000.0,
+)  # of a guess of the root that the first look did not bracket
 BRACKET_STEPS = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
-CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # the same, where predictions are nearly exact but not cheap
+CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # around a root, where predictions are nearly exact but not cheap
 
 
 class Curve(NamedTuple):

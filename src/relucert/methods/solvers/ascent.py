@@ -19,7 +19,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.methods.solvers.solver import Unsolved
 
-STEPS = 99
+STEPS = 99  # of one ascent
 RATE = 0.5  # of Adam, at the start
 COOLING = 0.01  # the last step's share of it
 
