@@ -22,7 +22,7 @@ class Adam:
         self._decay, self._tiny, self._steps = decay, tiny, 0
 
     def directions(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Where to step along each gradient, about 1 in every coordinate."""
+        """The step along each gradient, about 1 in every coordinate."""
         self._steps += 1
         first, second = (1 - share**self._steps for share in self._decay)
         ways = []

@@ -105,7 +105,7 @@ class Recall:
             entry.radii[self.rows] = float(self.radius[member]) if self.radius[member] > 0 else math.nan
 
     def _kept(self, value: int) -> Tensor | None:
-        """Which neurons of a ReLU the network still has; None: all."""
+        """The neurons of a ReLU that the network still has, (count,); None: all."""
         return self.reduced.kept.get(self.reduced.path.network.source(value))
 
     def _narrow(self, value: int, table: Tensor) -> Tensor:

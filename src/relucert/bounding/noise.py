@@ -1,4 +1,4 @@
-"""What a network's evaluation in floating point adds to each affine operation: noise, whatever the order of summation.
+"""The rounding noise of a network's evaluation in floating point: of each affine operation, in any order of summation.
 
 A computed value is the real value of the computed inputs plus noise of at most `gamma(n) (|W| |v| + |b|)`, with n
 roundings and the unit of the network's inference, plus what underflow may add. Every bound here is about computed
@@ -61,7 +61,7 @@ class InputSize(NamedTuple):
         return self.of_regions(self.points.amax(1, keepdim=True)) + self.radius
 
     def everywhere(self) -> Tensor:
-        """Of every coordinate, (batch, size)."""
+        """The size of every coordinate, (batch, size)."""
         return self.of_regions(self.points) + self.radius
 
 

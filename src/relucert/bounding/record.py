@@ -164,7 +164,7 @@ class Recorder:
                 self._found[question] = radius, record
 
     def take(self, point: Tensor, prop: Property, radius: float) -> Record | None:
-        """Of the region of this radius around a point, (size,), in which a property, of a batch of one, is proven."""
+        """The record of the region of this radius around a point, (size,); prop: a batch of one, proven there."""
         entry = self._found.get(question_key(point, prop))
         return entry[1] if entry is not None and entry[0] == radius else None
 
@@ -233,7 +233,7 @@ def lines_of(path: ReferencePath, forms: int) -> Tables:
 
 
 def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:
-    """Of several slopes for the same forms those with the highest bounds, (batch, forms) each."""
+    """The slopes with the highest bounds among several for the same forms, (batch, forms) each."""
     best = torch.stack([bounds.nan_to_num(-torch.inf) for bounds in lower]).argmax(0)
     merged: Tables = {}
     for number, slopes in enumerate(tables):

@@ -94,7 +94,7 @@ class ReferencePath:
         return self._max_deviations[value]
 
     def cost(self, value: int) -> Tensor | None:
-        """What a form loses per unit of each absolute coefficient when it leaves this value: (batch, size).
+        """The cost per unit of each absolute coefficient of a form that leaves this value: (batch, size).
 
         Of a ReLU with parallel lines this includes half of their distance, of another what rounding loses where
         negative coefficients meet the upper lines' heights. None: nothing.
@@ -138,7 +138,7 @@ class ReferencePath:
         return self._intervals[value]
 
     def underflow(self, value: int) -> Tensor | float:
-        """What coefficients that underflow may lose from this value to the input: (batch, 1)."""
+        """The loss by coefficients that underflow between this value and the input: (batch, 1)."""
         if not self.arithmetic.rigorous:
             return 0.0
         if value not in self._underflows:
@@ -231,7 +231,7 @@ class ReferencePath:
         )  # a reference that overflowed says nothing
 
     def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
-        """What an affine operation costs, with the noise of its evaluation in floating point."""
+        """The cost of an affine operation, with the noise of its evaluation in floating point."""
         if not rounds(self.network, value):
             return cost
         noisy = noise(self.network, value, [self._size(source) for source in self._sources(value)], self.arithmetic)

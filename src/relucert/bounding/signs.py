@@ -138,7 +138,7 @@ class _SignPull(Pull):
         return Interval(arithmetic.floor(middle - moved), upper)
 
     def _stable(self, interval: Interval) -> Tensor:
-        """Where bounds of the forms still pulled back show their neurons stable, (batch, forms)."""
+        """A mask of the forms still pulled back whose bounds show their neurons stable, (batch, forms)."""
         return self.network.stable(self.value, *self._improved(interval, self.open))[:, self.neurons[self.open]]
 
     def _improved(self, interval: Interval, forms: Tensor) -> Interval:

@@ -30,7 +30,7 @@ class Descent:
         return self._margins(self.corners.units(points).T.contiguous())
 
     def run(self, rows: Tensor, points: Tensor) -> Tensor:
-        """Where the descents of some rows, (count,), from points (count, inputs) end: (count, inputs)."""
+        """The ends of descents of some rows, (count,), from points (count, inputs): (count, inputs)."""
         corner = self.corners.units(points).T.contiguous()
         best, least = corner, torch.full((len(rows),), torch.inf)
         for step in range(STEPS + 1):

@@ -44,7 +44,7 @@ class AscentResult:
 
 @dataclass(frozen=True, eq=False)
 class Branching:
-    """Where to split nodes.
+    """The branching decision of nodes.
 
     Attributes:
         scores: How much each neuron matters to a bound, (count, neurons); 0 where nothing is gained by a split.
@@ -174,7 +174,7 @@ class IntervalAscent:
         return points
 
     def _minimisers(self, path: ReferencePath, pulled: PulledBack) -> Tensor:
-        """Where the forms on the input are least, (count, inputs), in float64."""
+        """The minimisers of the forms on the input, (count, inputs), in float64."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = pulled.on_input(self.network).detach().expand(len(pulled.lower), -1, -1).clone().requires_grad_()
             form = Rows(leaf, self.network.input_shape)

@@ -34,7 +34,7 @@ class Batch(Protocol):
         """The memory that they take."""
 
     def pick(self, indices: Tensor | slice) -> Self:
-        """Some of the nodes."""
+        """The nodes at some indices."""
 
 
 BatchType = TypeVar("BatchType", bound=Batch)

@@ -158,7 +158,7 @@ class Refinement:
         return start.scatter_reduce(0, self.leaves.nodes().rows, self.leaves.lower, "amin")
 
     def _missing(self) -> float:
-        """By how much all rows together are below zero."""
+        """The sum of what all rows are below zero."""
         return -float(self._least().clamp(max=0).sum())
 
     def _round(self) -> bool:

@@ -54,14 +54,14 @@ class Visitor(Protocol[BatchType]):
         """Closes the nodes that it can; returns the others, split. Raises Ended where the search is over."""
 
     def recorded(self) -> Any:
-        """What proves the nodes that were closed, where a record is kept; it can be pickled."""
+        """The record of the nodes that were closed, where one is kept; it can be pickled."""
 
     def merge_record(self, nodes: BatchType, recorded: Any) -> BatchType:
         """Takes over what another visitor recorded; returns the nodes that it left open, as this one knows them."""
 
 
 class Tree(Protocol[BatchType]):
-    """What is to be known for visiting nodes; it can be pickled."""
+    """The tree whose nodes are visited; it can be pickled."""
 
     @property
     def problem(self) -> Problem: ...
@@ -91,7 +91,7 @@ class Share(Generic[BatchType]):
 
 @dataclass(frozen=True, eq=False)
 class ShareResult(Generic[BatchType]):
-    """What a worker did with its share.
+    """Result of a worker's share of the nodes.
 
     Attributes:
         open: The nodes that are left.

@@ -82,7 +82,7 @@ class ProgramMethod:
         return self._tallies.remark(point, prop)
 
     def limited(self, time_limit: float) -> ProgramMethod:
-        """The same method, and what it starts from, with another time limit for each program."""
+        """The method, and the one it starts from, with another time limit for each program."""
         return replace(self, weaker=_limited(self.weaker, time_limit), time_limit=time_limit)
 
     @property

@@ -172,7 +172,7 @@ class SearchBatch(SearchState):
             self.error_rate = torch.maximum(self.error_rate, rate)
 
     def _relative_error(self) -> Tensor:
-        """By how much, relatively, the predicted root may be off."""
+        """The relative error that the predicted root may have, (batch,)."""
         if self.exact_prediction:
             return torch.zeros_like(self.root)
         if not self.model.measured:

@@ -1,4 +1,4 @@
-"""What searches of one network learn from each other: where the next one begins."""
+"""The experience that searches of one network share: it tells the next one where to begin."""
 
 from __future__ import annotations
 

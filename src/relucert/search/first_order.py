@@ -1,4 +1,4 @@
-"""What a search begins with: margins to first order at the centre, and the rows that reach zero first."""
+"""The start of a search: margins to first order at the centre, and the rows that reach zero first."""
 
 from __future__ import annotations
 

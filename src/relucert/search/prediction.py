@@ -127,7 +127,7 @@ class Brackets:
 
 @dataclass(frozen=True, eq=False)
 class RelativeWidths:
-    """Where hidden bounds lie between their brackets, at one radius of each question.
+    """The positions of hidden bounds between their brackets, at one radius of each question.
 
     Attributes:
         logs: The logarithms of the radii, (batch,).

@@ -69,7 +69,7 @@ class Curve(NamedTuple):
         return ((margins[:, -1] - margins[:, 0]) / (radii[:, -1] - radii[:, 0])).nan_to_num(-1.0).clamp(max=-1e-30)
 
     def root(self) -> Tensor:
-        """Where the margin crosses zero, by inverse interpolation through four points; the far end if it does not."""
+        """The radius where the margin crosses zero, by inverse interpolation through four points; if none, the far end."""
         low, high = self.bracket()
         chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
         radii, margins = self.around(4)
@@ -99,7 +99,7 @@ class PredictedMargin:
     offset: Tensor | float = 0.0
 
     def meeting(self, last: Curve) -> PredictedMargin:
-        """The same prediction, moved so that it meets the last evaluation, (batch, 1) each."""
+        """The prediction, moved so that it meets the last evaluation, (batch, 1) each."""
         return replace(self, offset=last.margins - replace(self, offset=0.0).at(last.radii))
 
     def at(self, radii: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class PredictedMargin:
         return self._sharpened(curve, sharpness, CLOSE_BRACKET_STEPS)
 
     def _sharpened(self, curve: Curve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS) -> Curve:
-        """The same margins, more closely around the root until their bracket is as sharp."""
+        """The curve, evaluated ever more closely around its root until the bracket is that sharp."""
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()
             width = high.radii - low.radii

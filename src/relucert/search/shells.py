@@ -66,7 +66,7 @@ class ShellBounds:
         return self.radii.log()
 
     def evaluated(self, radii: Tensor, better: Tensor, hidden: Bounds, constants: Tensor) -> ShellBounds:
-        """Those of an evaluation where they are better, (batch,), and else what was known before.
+        """The bounds of an evaluation where they are better, (batch,), and else those before.
 
         Args:
             radii: Of the evaluation, (batch,).
@@ -91,7 +91,7 @@ class ShellBounds:
         )
 
     def of_rows(self, heights: Tensor, steepness: Tensor, constants: Tensor) -> ShellBounds:
-        """The same regions for other rows: their constants are (batch, shells, rows)."""
+        """The bounds in the same regions for other rows, whose constants are (batch, shells, rows)."""
         return replace(
             self, heights=heights, constants=torch.cat([-steepness[:, None], constants.expand(-1, self.shells, -1)], 1)
         )

@@ -23,7 +23,7 @@ ABOVE_GUESS = 1.4  # how far beyond a guess of the root, before the first evalua
 
 @dataclass(eq=False)
 class SearchState:
-    """What a batch of radius searches knows; every tensor has one row per question still open."""
+    """The state of a batch of radius searches; every tensor has one row per question still open."""
 
     evaluator: Evaluator
     experience: Experience

@@ -1,4 +1,4 @@
-"""From a solver's multipliers to slopes: the one thing that is taken from its answer.
+"""Slopes from a solver's multipliers: the one thing that is taken from its answer.
 
 By duality a program's least value is the best bound that nonnegative multipliers of its constraints give. At an
 unstable neuron those of `a >= 0` and `a >= z` add up to the coefficient of a, and what they leave of the neuron

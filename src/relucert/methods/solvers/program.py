@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 class RightHandSides(NamedTuple):
-    """What one radius and the neurons' bounds make of the program; infinite: no such side.
+    """The numbers of a program that the radius and the neurons' bounds decide; infinite: no such side.
 
     inputs: bounds of the input's columns. One entry per ReLU each: zero, the bounds of a; line, the bounds of a - z;
     slope and top: a - slope * z <= top.

@@ -262,5 +262,5 @@ def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> 
 
 
 def _key(numbers: Tensor) -> bytes:
-    """The same for numbers in float32 and in float64."""
+    """A key of a tensor, equal for the same numbers in float32 and in float64."""
     return numbers.float().numpy().tobytes()

@@ -1,4 +1,4 @@
-"""What a solver is asked for: the dual solution of a program. Nobody believes it; see `dual.py`."""
+"""The contract of a solver: it gives the dual solution of a program. Nobody believes it; see `dual.py`."""
 
 from __future__ import annotations
 
