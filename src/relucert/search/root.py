@@ -69,7 +69,7 @@ class Curve(NamedTuple):
         return ((margins[:, -1] - margins[:, 0]) / (radii[:, -1] - radii[:, 0])).nan_to_num(-1.0).clamp(max=-1e-30)
 
     def root(self) -> Tensor:
-        """The radius where the margin crosses zero, by inverse interpolation through four points; if none, the far end."""
+        """The radius where the margin crosses zero, by inverse interpolation of four points; if none, the far end."""
         low, high = self.bracket()
         chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
         radii, margins = self.around(4)
