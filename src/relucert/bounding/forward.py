@@ -27,6 +27,7 @@ from relucert.common.slicing import absolute_sum
 from relucert.errors import InputError
 from relucert.network import INPUT, Activation, Affine, Network, Rows, Units
 
+NARROW = 0.01  # share of a neuron's deviation up to which the half-width of its relaxation needs no symbol
 Block = Tensor | Units
 
 
@@ -315,11 +316,11 @@ def _relaxed(
     room: how many fresh symbols there may be, those of the widest lines; the half-widths of others become errors.
     """
     slope, high, half = relaxation.slope_below, relaxation.high, relaxation.half_width
-    fresh = (half != 0).any(0).nonzero().squeeze(1)
     error = operand.error * slope.abs() if operand.error.ndim else operand.error
-    if room is not None and len(fresh) > room:
-        chosen = half.amax(0)[fresh].nan_to_num(torch.inf).topk(room).indices
-        fresh = fresh[chosen].sort().values
+    if room is None:
+        fresh = (half != 0).any(0).nonzero().squeeze(1)
+    else:
+        fresh = _widest(half, slope.abs() * operand.deviation.largest, room)
         error = error + half.index_fill(1, fresh, 0)
         half = torch.zeros_like(half).index_copy_(1, fresh, half[:, fresh])
     centre = slope * operand.centre + relaxation.middle
@@ -337,6 +338,21 @@ def _relaxed(
     if len(fresh):
         blocks[value] = Units(fresh, half[:, fresh])
     return Zonotope(centre, deviation, error, blocks, support)
+
+
+def _widest(half: Tensor, deviation: Tensor, room: int) -> Tensor:
+    """The neurons whose lines are so far apart that they get a symbol of their own: (count,), ascending.
+
+    Args:
+        half: The lines' half-widths, (batch, size).
+        deviation: How far their values move otherwise, (batch, size).
+        room: How many neurons there may be.
+    """
+    felt = (~(half <= NARROW * deviation)).any(0).nonzero().squeeze(1)
+    if len(felt) <= room:
+        return felt
+    kept: Tensor = felt[half.amax(0)[felt].nan_to_num(torch.inf).topk(room).indices].sort().values
+    return kept
 
 
 def _columns(rows: Tensor, neurons: Tensor) -> Tensor:
