@@ -16,14 +16,14 @@ from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import root
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.descent import Descent
-from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
-from relucert.branch_and_bound.node_tree import NodeVisitor
+from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
 from relucert.query.problem import Problem
+from tests.branch_and_bound.liars import LIES, let_ascents_lie
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp, residual
 
@@ -96,30 +96,14 @@ def test_agrees_with_exact_answers_for_the_euclidean_norm() -> None:
     assert Attempt(network, runner_up(network, centre), centre, 1.01 * answer.upper, 2.0).violations
 
 
-@pytest.mark.parametrize("lie", ["random", "wrong signs", "no numbers"])
+@pytest.mark.parametrize("lie", LIES)
 def test_an_ascent_that_lies_proves_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(6, 10, 10, 4, seed=0)
     centre = centres(network, 1)[0].double()
     order = ordered(network, centre)
     answer = nearest(network, centre, order[0], order[1], math.inf, 4.0)
     assert answer is not None
-    honest, generator = DualAscent.run, torch.Generator().manual_seed(0)
-
-    def faulty(
-        dual_ascent: DualAscent, nodes: Nodes, steps: int, ends: float, *others: float, **named: float
-    ) -> AscentResult:
-        result = honest(dual_ascent, nodes, 0, ends)
-        duals = result.nodes.duals
-        noise = 4 * torch.rand(duals.shape, generator=generator) - 2
-        if lie == "wrong signs":
-            noise = -noise.abs()
-        if lie == "no numbers":
-            noise[:, ::2] = torch.nan
-        lower = torch.full_like(result.lower, torch.inf)
-        return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
-
-    monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr(NodeVisitor, "_offer", lambda visitor, points: torch.zeros(len(points)))
+    let_ascents_lie(lie, monkeypatch)
     assert not Attempt(network, runner_up(network, centre), centre, 1.05 * answer[0]).proven
 
 

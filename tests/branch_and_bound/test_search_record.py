@@ -15,8 +15,6 @@ from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
-from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
-from relucert.branch_and_bound.node_tree import NodeVisitor
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -27,6 +25,7 @@ from relucert.network import Network
 from relucert.proofs.files import claimed, relaxation_evidence, write_proof
 from relucert.proofs.record import relaxation_entry
 from relucert.query.problem import Problem
+from tests.branch_and_bound.liars import LIES, let_ascents_lie
 from tests.checker.forests import Leaf, Split, grown
 from tests.nets import NETWORKS, centres, mlp
 
@@ -91,30 +90,14 @@ def test_a_tighter_root_keeps_what_was_proven() -> None:
         assert bool((widths[1] <= widths[0] * (1 + 1e-6)).all())
 
 
-@pytest.mark.parametrize("lie", ["random", "wrong signs", "no numbers"])
+@pytest.mark.parametrize("lie", LIES)
 def test_an_ascent_that_lies_is_written_of_nothing_false(
     lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the minimum distortion nothing is proven; what is proven below it passes its check."""
     question = asked(NETWORK)
     beyond = 1.02 * distortion(question)
-    honest, generator = DualAscent.run, torch.Generator().manual_seed(0)
-
-    def faulty(
-        dual_ascent: DualAscent, nodes: Nodes, steps: int, ends: float, *others: float, **named: float
-    ) -> AscentResult:
-        result = honest(dual_ascent, nodes, 0, ends)
-        duals = result.nodes.duals
-        noise = 4 * torch.rand(duals.shape, generator=generator) - 2
-        if lie == "wrong signs":
-            noise = -noise.abs()
-        if lie == "no numbers":
-            noise[:, ::2] = torch.nan
-        lower = torch.full_like(result.lower, torch.inf)
-        return AscentResult(lower, result.nodes._replace(duals=noise), result.scores, result.points)
-
-    monkeypatch.setattr(DualAscent, "run", faulty)
-    monkeypatch.setattr(NodeVisitor, "_offer", lambda visitor, points: torch.zeros(len(points)))
+    let_ascents_lie(lie, monkeypatch)
     assert search(question, beyond, 5.0) is None
     record = search(question, 0.3 * beyond, 20.0)
     if record is not None:

@@ -123,12 +123,9 @@ def test_plain_arithmetic_finds_nearly_the_same() -> None:
         assert one.radius == pytest.approx(other.radius, rel=2e-4)
 
 
-@dataclass(frozen=True)
-class Liar:
-    """Fast-Lin, with margins that are tampered with whenever the search only predicts or explores."""
+class Plain:
+    """What the methods below have in common: nothing to start from, nothing to remark."""
 
-    lie: str
-    name: str = "liar"
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
     needs_rectifiers = False
@@ -138,6 +135,14 @@ class Liar:
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return True
+
+
+@dataclass(frozen=True)
+class Liar(Plain):
+    """Fast-Lin, with margins that are tampered with whenever the search only predicts or explores."""
+
+    lie: str
+    name: str = "liar"
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return find_method("fast-lin").hidden(network, region, arithmetic)
@@ -182,20 +187,11 @@ def test_a_lead_lies_on_the_chords_between_evaluations() -> None:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Plain):
     """Margins of one value at every radius."""
 
     value: float
     name: str = "constant"
-    weaker: ClassVar[None] = None
-    takes_inference: ClassVar[bool] = False
-    needs_rectifiers = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return True
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return find_method("interval").hidden(network, region, arithmetic)
