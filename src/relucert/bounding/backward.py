@@ -219,21 +219,23 @@ class Pull:
             unstable = bounds.unstable.to(slopes.dtype)
             stable_slopes = form.local(lines.slope_above * (1 - unstable))
             below = torch.addcmul(stable_slopes, self.arithmetic.slopes(slopes), form.local(unstable))
-        own, others = form.mapped(_positive), form.mapped(_negative)  # those that take the upper lines
+        by_lower, by_upper = form.mapped(_positive), form.mapped(_negative)  # by the lines that coefficients take
         if signs is not None:
-            _, known = form.aligned(signs)
-            unsplit = (known == 0).to(below.dtype)
-            below = below * unsplit + (known > 0)
-            others = others.mapped(lambda numbers: numbers * unsplit)
-            own = form.plus(others.mapped(torch.neg))
-        pulled_own = (
-            own.mapped(lambda numbers: numbers * below) if value in self.duals.slopes else own.times(lines.slope_below)
+            _, known_signs = form.aligned(signs)
+            unsplit = (known_signs == 0).to(below.dtype)
+            below = below * unsplit + (known_signs > 0)
+            by_upper = by_upper.mapped(lambda numbers: numbers * unsplit)
+            by_lower = form.plus(by_upper.mapped(torch.neg))
+        pulled_by_lower = (
+            by_lower.mapped(lambda numbers: numbers * below)
+            if value in self.duals.slopes
+            else by_lower.times(lines.slope_below)
         )
         before, after = self.path.reference(source), self.path.reference(value)
-        self.gather(pulled_own.dot(before) - own.dot(after))
+        self.gather(pulled_by_lower.dot(before) - by_lower.dot(after))
         if value not in self.duals.slopes and lines.low is not None:
-            self.gather(own.dot(lines.low))
-        pulled = pulled_own.plus(others.times(lines.slope_above))
+            self.gather(by_lower.dot(lines.low))
+        pulled = pulled_by_lower.plus(by_upper.times(lines.slope_above))
         if value in self.duals.multipliers:
             taken = Rows(_allowed(self.duals.multipliers[value], bounds, signs), form.shape)
             self.gather(-taken.dot(before))
@@ -273,8 +275,8 @@ class Pull:
         lower, upper = (side[:, None] for side in self.path.bounds[source])
         multipliers = self.duals.constraints[source]
         ends = torch.where(multipliers > 0, upper, lower)
-        known = ends.isfinite() & multipliers.isfinite()
-        multipliers, ends = torch.where(known, multipliers, 0), torch.where(known, ends, 0)
+        usable = ends.isfinite() & multipliers.isfinite()
+        multipliers, ends = torch.where(usable, multipliers, 0), torch.where(usable, ends, 0)
         before = self.path.reference(source)
         self.gather((multipliers * (before[:, None] - ends)).sum(2))
         total = Rows(form.rows() + multipliers, form.shape)

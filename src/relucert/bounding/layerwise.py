@@ -21,18 +21,18 @@ FIRST_FORMS = 32  # in the first chunk of a layer, whose forms tell how large th
 
 def backward(
     network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, wanted: tuple[int, ...],
-    *, known: Bounds | None = None,
+    *, prior: Bounds | None = None,
 ) -> Bounds:  # fmt: skip
     """Bounds of every wanted value and of every pre-activation before it: the paper's Algorithm 1, layer after layer.
 
-    known: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
+    prior: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
     needed = network.ancestors(wanted)
     values = sorted(set(network.preactivations) & needed | set(wanted))
     bounds: Bounds = {}
     reduced = ReducedPath(network, region, relaxer, arithmetic)
     for value in values:
-        bounds[value] = enclose(reduced.path, value, None if known is None else known[value])
+        bounds[value] = enclose(reduced.path, value, None if prior is None else prior[value])
         reduced.add(value, bounds[value], cut=value != values[-1])
     return bounds
 
@@ -42,11 +42,11 @@ def first_chunk(path: ReferencePath, numbers: int) -> int:
     return max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers * len(path.region.radius)))
 
 
-def enclose(path: ReferencePath, value: int, known: Interval | None = None, *, numbers: int | None = None) -> Interval:
+def enclose(path: ReferencePath, value: int, prior: Interval | None = None, *, numbers: int | None = None) -> Interval:
     """Bounds of all neurons of one value, from the path's bounds of every pre-activation before it.
 
     Args:
-        known: Bounds that hold already; only neurons that they leave unstable in some batch member are bounded anew.
+        prior: Bounds that hold already; only neurons that they leave unstable in some batch member are bounded anew.
         numbers: As in the network's `pull_counts`, where they are known.
     """
     network, region, arithmetic = path.network, path.region, path.arithmetic
@@ -54,8 +54,8 @@ def enclose(path: ReferencePath, value: int, known: Interval | None = None, *, n
         below, above = region.spans(arithmetic)
         return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
     neurons = torch.arange(network.sizes[value])
-    if known is not None:
-        unstable = (~network.stable(value, *known)).any(0).nonzero().flatten()
+    if prior is not None:
+        unstable = (~network.stable(value, *prior)).any(0).nonzero().flatten()
         neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
     intervals: list[Interval] = []
     first, step = 0, first_chunk(path, numbers or max(network.sizes))
@@ -65,10 +65,10 @@ def enclose(path: ReferencePath, value: int, known: Interval | None = None, *, n
         intervals.append(interval)
         first += len(chunk)
         step = max(1, CHUNK_BYTES * len(chunk) // largest)
-    if not intervals and known is not None:
-        return known
+    if not intervals and prior is not None:
+        return prior
     interval = Interval.join(intervals, 1)
-    return interval if known is None else known.replaced(neurons, interval, ~network.stable(value, *known))
+    return interval if prior is None else prior.replaced(neurons, interval, ~network.stable(value, *prior))
 
 
 def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Interval, int]:

@@ -61,7 +61,7 @@ def _one_by_one(network: Network, region: Region, radii: Tensor, arithmetic: Ari
     for column in reversed(radii.unbind(1)[:-1]):
         inside = region.resized(column)
         by_region.append(
-            backward(network, inside, FAST_LIN, arithmetic, network.preactivations[-1:], known=by_region[-1])
+            backward(network, inside, FAST_LIN, arithmetic, network.preactivations[-1:], prior=by_region[-1])
         )
     return {value: Interval.join([bounds[value] for bounds in reversed(by_region)], 1) for value in by_region[0]}
 

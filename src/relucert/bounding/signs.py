@@ -33,17 +33,17 @@ class SignedBounds(NamedTuple):
     tight: Tensor
 
 
-def bound_signs(path: ReferencePath, value: int, known: Interval, *, numbers: int | None = None) -> SignedBounds:
-    """Bounds of a pre-activation by the path's lines, where bounds that are known leave a neuron unstable.
+def bound_signs(path: ReferencePath, value: int, prior: Interval, *, numbers: int | None = None) -> SignedBounds:
+    """Bounds of a pre-activation by the path's lines, where prior bounds leave a neuron unstable.
 
     numbers: As in the network's `pull_counts`, where they are known.
     """
-    bounds = _Bounds(path, value, known, numbers or max(path.network.sizes))
-    unstable = ~path.network.stable(value, *known)
+    bounds = _Bounds(path, value, prior, numbers or max(path.network.sizes))
+    unstable = ~path.network.stable(value, *prior)
     if path.relaxer.parallel:
         bounds.pull(unstable)
         return SignedBounds(bounds.interval, torch.stack([bounds.walked] * 2, 1))
-    upwards = known.lower + known.upper > 0
+    upwards = prior.lower + prior.upper > 0
     bounds.pull(torch.cat([unstable & upwards, unstable & ~upwards], 1))
     unstable = unstable & ~path.network.stable(value, *bounds.interval)
     bounds.pull(torch.cat([unstable & ~upwards, unstable & upwards], 1))
@@ -61,10 +61,10 @@ class _Bounds:
         walked: Which bounds come of forms that were pulled back to the input, (batch, size), or (batch, 2 * size).
     """
 
-    def __init__(self, path: ReferencePath, value: int, known: Interval, numbers: int) -> None:
-        self.path, self.value, self.interval, self.numbers = path, value, known, numbers
-        self.walked = known.lower.new_zeros(
-            len(known.lower), path.network.sizes[value] * (1 if path.relaxer.parallel else 2), dtype=torch.bool
+    def __init__(self, path: ReferencePath, value: int, prior: Interval, numbers: int) -> None:
+        self.path, self.value, self.interval, self.numbers = path, value, prior, numbers
+        self.walked = prior.lower.new_zeros(
+            len(prior.lower), path.network.sizes[value] * (1 if path.relaxer.parallel else 2), dtype=torch.bool
         )
 
     def pull(self, wanted: Tensor) -> None:
@@ -84,20 +84,20 @@ class _SignPull(Pull):
     """One back-substitution of neurons, or their negatives, by positions, (count,), as in `_Bounds`, whose forms stop
     once their signs are known, in every batch member in which they are wanted, (batch, count)."""
 
-    def __init__(self, path: ReferencePath, value: int, positions: Tensor, wanted: Tensor, known: Interval) -> None:
+    def __init__(self, path: ReferencePath, value: int, positions: Tensor, wanted: Tensor, prior: Interval) -> None:
         size = path.network.sizes[value]
         self.neurons, self.negative = positions % size, positions >= size
         signs = None if path.relaxer.parallel else 1 - 2 * self.negative.to(path.arithmetic.dtype)
         self.start, self.forms, constant, slack = neuron_forms(path, value, self.neurons, signs)
         super().__init__(path, NO_DUALS, constant, slack)
-        self.value, self.wanted, self.known = value, wanted, known
+        self.value, self.wanted, self.prior = value, wanted, prior
         self.open = torch.arange(len(positions))  # the forms that are still pulled back
         self.stopped = ~wanted
         self.form_bounds = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
         self.bottlenecks = _bottlenecks(path.network, self.start)
 
     def bounds(self) -> Interval:
-        """The known bounds of all neurons with those of the wanted forms, where these are better."""
+        """The prior bounds of all neurons with those of the wanted forms, where these are better."""
         pulled = self.run(self.forms, self.start)
         upper = torch.full_like(pulled.lower, torch.inf) if pulled.upper is None else pulled.upper
         self._keep(Interval(pulled.lower, upper), ~self.stopped[:, self.open])
@@ -142,9 +142,9 @@ class _SignPull(Pull):
         return self.network.stable(self.value, *self._improved(interval, self.open))[:, self.neurons[self.open]]
 
     def _improved(self, interval: Interval, forms: Tensor) -> Interval:
-        """The known bounds met with bounds of some forms, (count,), in the batch members in which they are wanted:
+        """The prior bounds met with bounds of some forms, (count,), in the batch members in which they are wanted:
         (batch, count) to (batch, size) each."""
-        (lower, upper), wanted = self.known, self.wanted[:, forms]
+        (lower, upper), wanted = self.prior, self.wanted[:, forms]
         neurons, negative = self.neurons[forms], self.negative[forms]
         interval = Interval(
             torch.where(wanted, interval.lower, -torch.inf), torch.where(wanted, interval.upper, torch.inf)

@@ -52,5 +52,7 @@ class LinearMethod:
         """The margins by the lines of a path, which has bounds of every pre-activation: (batch, rows)."""
         network = path.network
         step = max(1, ROW_BYTES // (prop.rows.element_size() * max(network.sizes) * len(path.region.radius)))
-        parts = zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
-        return torch.cat([bound_forms(path, network.output, rows, offsets=offsets).lower for rows, offsets in parts], 1)
+        chunks = zip(prop.rows.split(step, 1), prop.offsets.split(step, 1), strict=True)
+        return torch.cat(
+            [bound_forms(path, network.output, rows, offsets=offsets).lower for rows, offsets in chunks], 1
+        )

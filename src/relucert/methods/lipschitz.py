@@ -120,12 +120,12 @@ class LipschitzMethod:
         if shells is None:
             shells = torch.arange(_count(network, hidden))
         step = max(1, FORM_BYTES // (16 * max(network.sizes) * rows.shape[0] * rows.shape[1]))
-        parts = []
+        lengths_by_shell = []
         for some in shells.split(step):
             inside = {value: _shells(interval, network.sizes[value], some) for value, interval in hidden.items()}
             lengths = self.constant(network, region, rows.repeat_interleave(len(some), 0), inside, arithmetic)
-            parts.append(lengths.unflatten(0, (len(rows), -1)))
-        return _nonincreasing(torch.cat(parts, 1))
+            lengths_by_shell.append(lengths.unflatten(0, (len(rows), -1)))
+        return _nonincreasing(torch.cat(lengths_by_shell, 1))
 
     def _radii(self, radius: Tensor) -> Tensor:
         """The radii of the regions, smallest first: (batch, shells); the last is the radius itself."""

@@ -85,11 +85,11 @@ class Program:
     def right_hand_sides(self, radius: float, bounds: Bounds, member: int) -> RightHandSides:
         """At a radius, with the neurons' bounds of one batch member; ReLUs whose bounds are missing have no top."""
         slope, high = np.zeros_like(self.after), np.full_like(self.after, np.inf)
-        for value, place in self.activations.items():
+        for value, columns in self.activations.items():
             interval = bounds.get(self.origins[value])
             if interval is not None:
                 lines = FAST_LIN(Relu(), interval.select(slice(member, member + 1)).cast(torch.float64), DOUBLE)
-                slope[place], high[place] = lines.slope_above[0].numpy(), lines.high[0].numpy()
+                slope[columns], high[columns] = lines.slope_above[0].numpy(), lines.high[0].numpy()
         inactive, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
         zero, line = -self.after / radius, (self.before - self.after) / radius
         top = (high + slope * self.before - self.after) / radius

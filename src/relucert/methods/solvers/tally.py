@@ -47,17 +47,17 @@ class Tallies:
 
     def settle(self, region: Region, prop: Property, tallies: Sequence[Tally]) -> None:
         """Takes those of a region's rows, and with them those of its hidden layers, one per batch member."""
-        places = range(len(region.points)) if region.which is None else region.which.tolist()
-        questions = [_key(region.points[place], prop, member) for member, place in enumerate(places)]
+        which = range(len(region.points)) if region.which is None else region.which.tolist()
+        questions = [_key(region.points[index], prop, member) for member, index in enumerate(which)]
         points = {_key(point, prop)[0] for point in region.points}  # also of questions that ended
-        self._questions = {asked: tally for asked, tally in self._questions.items() if asked[0] in points}
-        parts = [tallies]
+        self._questions = {key: tally for key, tally in self._questions.items() if key[0] in points}
+        batches = [tallies]
         if self._hidden is not None and self._hidden[0] is region:
-            parts.append(self._hidden[1])
+            batches.append(self._hidden[1])
         self._hidden = None
-        for part in parts:
-            for asked, tally in zip(questions, part, strict=True):
-                self._questions.setdefault(asked, Tally()).add(tally)
+        for batch in batches:
+            for question, tally in zip(questions, batch, strict=True):
+                self._questions.setdefault(question, Tally()).add(tally)
 
     def remark(self, point: Tensor, prop: Property) -> str | None:
         """A remark on the programs of one question, if there is one to make."""
