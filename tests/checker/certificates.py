@@ -59,7 +59,7 @@ def _stored(name: str, kind: Kind, region: str, inference: str) -> str:
         if found is not None:
             method = METHODS["sdp"]()
             rule = RuleName.of("crown", method.bounds_stable_neurons(network))
-            fields = quadratic_evidence(found, radius, inference, rule.scope)
+            fields = {"inference": inference, **quadratic_evidence(found, radius, rule)}
             return json.dumps({**claimed(problem, 0), **fields})
     raise AssertionError("no radius is proven")
 

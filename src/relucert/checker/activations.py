@@ -27,6 +27,9 @@ class _SShaped(SmoothFunction):
     def breakpoints(self) -> list[arb]:
         return [arb(0)]
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(1)
+
 
 class _Gated(SmoothFunction):
     """`x` times a gate between 0 and 1: concave, convex between two inflection points, concave."""
@@ -77,6 +80,9 @@ class Softsign(_SShaped):
 class Softplus(SmoothFunction):
     def value(self, x: arb) -> arb:
         return x.exp().log1p() if x < 0 else x + (-x).exp().log1p()
+
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(1)
 
     def slope(self, x: Any) -> Any:
         return 1 / (1 + (-x).exp())
@@ -231,9 +237,6 @@ class Power(SmoothFunction):
     def breakpoints(self) -> list[arb]:
         return [arb(0)] if self.exponent % 2 else []
 
-    def scale(self, low: arb, high: arb) -> None:
-        return None
-
 
 @dataclass(frozen=True)
 class Reciprocal(SmoothFunction):
@@ -250,9 +253,6 @@ class Reciprocal(SmoothFunction):
 
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0) or bool(high < 0)
-
-    def scale(self, low: arb, high: arb) -> None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -288,6 +288,9 @@ class Log(SmoothFunction):
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0)
 
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(1)
+
     def accurate(self, smallest: arb) -> tuple[arb, None]:
         return smallest, None
 
@@ -311,6 +314,9 @@ class _Wave(SmoothFunction):
     def _number(self, point: arb) -> int:
         """The number of the last zero up to a point, or one next to it."""
         return math.floor(float(point.mid()) / math.pi + self.shift / 2)
+
+    def scale(self, low: arb, high: arb) -> arb:
+        return arb(1)
 
     def accurate(self, smallest: arb) -> tuple[arb, arb]:
         return arb(-LARGEST_ACCURATE), arb(LARGEST_ACCURATE)

@@ -9,13 +9,13 @@ from relucert.checker.certificate_margin import Margin
 from relucert.checker.entries import Rejected
 from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import Rule, by_rule
+from relucert.checker.trees import by_rule
 from relucert.network import Network
 
 
 def check_certificates(network: Network, proof: CertificateProof) -> None:
     """Raises Rejected unless every row, plus its offset, is proven to be positive in the region."""
-    bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(proof.rule), proof.inference)
     linear = bounded.margins()
     for number, entry in enumerate(proof.row_proofs):
         if entry is None and not linear[number] > 0:

@@ -12,7 +12,7 @@ import numpy as np
 from relucert.checker.claim import INFERENCES, KEYS, Certified, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
-from relucert.checker.trees import Scope, scope_of
+from relucert.checker.trees import Rule, Scope, scope_of, smooth_slopes_of
 
 CERTIFICATE_FORMAT = "relucert quadratic proof 2"
 SLOPE_BITS = 20
@@ -21,11 +21,29 @@ ByLayer = dict[int, list[float]]
 
 
 @dataclass(frozen=True)
+class GraphEntry:
+    """What a smooth activation lies between: lines on a few intervals of every neuron, one row of numbers for each.
+
+    Attributes:
+        breakpoints: Where intervals meet, in ascending order.
+        below, above: The slopes of lines on each interval, one more than there are breakpoints.
+    """
+
+    breakpoints: list[list[float]]
+    below: list[list[float]]
+    above: list[list[float]]
+
+
+@dataclass(frozen=True)
 class LayerEntry:
-    """The neurons of a pre-activation that are treated as unstable, and one slope for each, in units of 2**-20."""
+    """The neurons of a pre-activation that are treated as unstable, and one slope for each, in units of 2**-20.
+
+    graphs: Of a smooth activation.
+    """
 
     neurons: list[int]
     slopes: list[int]
+    graphs: GraphEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -86,8 +104,9 @@ class IntervalEntry:
 class CertificateProof(Certified):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    inference: as of a `Proof`; scope: as of a `Rule`, for the bounds of pre-activations, which follow by CROWN's
-    rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than CROWN's rule.
+    inference: as of a `Proof`; scope, slopes: as of a `Rule`, for the bounds of pre-activations, which follow by
+    CROWN's rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than that;
+    activation_ulps: what evaluations of smooth activations may be off.
     """
 
     inference: str
@@ -96,12 +115,19 @@ class CertificateProof(Certified):
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
     intervals: dict[int, list[IntervalEntry]]
+    slopes: dict[int, list[list[float]]] = field(default_factory=dict)
+    activation_ulps: int | None = None
+
+    @property
+    def rule(self) -> Rule:
+        return Rule("crown", self.scope, self.slopes)
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     """A proof whose every entry is of the right kind."""
     entries = KEYS | {"inference", "layers", "certificates", "row_proofs"}
-    complete = set(document) - {"intervals"} in (entries | {"scope"}, entries | {"by_intervals"})
+    optional = {"intervals", "slopes", "activation_ulps"}
+    complete = set(document) - optional in (entries | {"scope"}, entries | {"by_intervals"})
     require(complete, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
@@ -112,19 +138,40 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     intervals = _by_layer(document.get("intervals", {}), _intervals)
+    ulps = as_whole(document["activation_ulps"]) if "activation_ulps" in document else None
     return CertificateProof(
         **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
         certificates=certificates, row_proofs=rows, intervals=intervals,
+        slopes=smooth_slopes_of(document), activation_ulps=ulps,
     )  # fmt: skip
 
 
 def _layer(entry: Any) -> LayerEntry:
+    if "breakpoints" in entry:
+        return _smooth_layer(entry)
     require(set(entry) == {"neurons", "slopes"}, "a layer has no neurons and slopes")
     neurons, slopes = unpack(as_text(entry["neurons"]), 4), unpack(as_text(entry["slopes"]), 3)
     require(len(neurons) == len(slopes), "a layer has not one slope for each neuron")
     require(bool((np.diff(neurons) > 0).all()), "the neurons of a layer are not in ascending order")
     require(bool((slopes <= 1 << SLOPE_BITS).all()), "a slope is above 1")
     return LayerEntry(neurons.tolist(), slopes.tolist())
+
+
+def _smooth_layer(entry: Any) -> LayerEntry:
+    keys = {"neurons", "slopes", "breakpoints", "below", "above"}
+    require(set(entry) == keys, f"a layer of a smooth activation does not have the entries {', '.join(sorted(keys))}")
+    neurons = unpack(as_text(entry["neurons"]), 4)
+    count = len(neurons)
+    require(bool(count) and bool((np.diff(neurons) > 0).all()), "the neurons of a layer are not in ascending order")
+    slopes = np.asarray(_floats(entry["slopes"])) * 2.0**SLOPE_BITS
+    fits = len(slopes) == count and bool(((slopes == np.rint(slopes)) & (np.abs(slopes) < 2.0**50)).all())
+    require(fits, "a layer has not one slope for each neuron, in units of 2**-20")
+    breakpoints, below, above = (_rows(entry[name], count) for name in ("breakpoints", "below", "above"))
+    fits = len(below[0]) == len(above[0]) == len(breakpoints[0]) + 1
+    require(fits, "a layer has not two lines for each interval")
+    ascending = all(bool((np.diff(row) >= 0).all()) for row in breakpoints)
+    require(ascending, "the breakpoints of a neuron are not in ascending order")
+    return LayerEntry(neurons.tolist(), slopes.astype(np.int64).tolist(), GraphEntry(breakpoints, below, above))
 
 
 def _certificate(entry: Any) -> CertificateEntry:

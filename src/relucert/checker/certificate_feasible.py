@@ -154,9 +154,9 @@ class Feasibility:
             if total == 0:
                 continue
             error, slope = fraction(entry.errors[value][index]), neurons.slope[index]
-            if not (error > total if slope > 0 else error >= total):
+            if not (error > total if slope != 0 else error >= total):
                 raise Rejected(f"the weight of an error of value {value} is less than the norms ask for")
-            if slope > 0:
+            if slope != 0:
                 weights[neuron] += total * slope * slope * error / (error - total)
         return weights
 

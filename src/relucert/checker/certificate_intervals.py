@@ -12,7 +12,6 @@ from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.lines import BOUND_BITS, Interval
 from relucert.checker.rules import rule_lines
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import Rule
 
 
 @dataclass(eq=False)
@@ -51,7 +50,7 @@ class IntervalCheck:
         if not neurons:
             return interval
         relaxation = self.bounded.relaxation
-        lines = rule_lines(relaxation, self.bounds, Rule("crown", self.proof.scope))
+        lines = rule_lines(relaxation, self.bounds, self.proof.rule)
         enclosure = relaxation.enclose(value, self.bounds, lines, neurons)
         return interval.replaced(neurons, enclosure)
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from flint import fmpq
 
+from relucert.checker.activations import is_activation
 from relucert.checker.ball_region import Numbers, fixed, fraction
 from relucert.checker.certificate_document import CertificateEntry, RowEntry
 from relucert.checker.certificate_feasible import check_counts
 from relucert.checker.fixed_point import Fixed, of_floats, sums
+from relucert.checker.graphs import LinePiece
 from relucert.checker.linearised_network import INPUT, CheckedNetwork, UnstableNeurons, numbers_of
 
 SUM_BITS = 128  # behind the point, of the terms of the margin
@@ -93,7 +95,7 @@ class Margin:
             if value not in pending or value == INPUT:
                 continue
             form = pending.pop(value)
-            if network.node(value).operation.name == "relu":
+            if is_activation(network.node(value)):
                 _join(on_relus, network.source(value), form)
                 continue
             self._lose(form, self.linearised.residuals[value])
@@ -146,7 +148,7 @@ class Margin:
         for neuron, vertex in enumerate(numbers_of(vertices)):
             low, high, weight = neurons.lower[neuron], neurons.upper[neuron], weights[neuron]
             least = _least_of_neuron(
-                low, high, neurons.centre[neuron], neurons.slope[neuron], g[neuron], link[neuron], weight, vertex,
+                neurons.pieces[neuron], neurons.slope[neuron], g[neuron], link[neuron], weight, vertex,
                 error_weights[neuron], error_centres[neuron],
             )  # fmt: skip
             away = max(abs(low - vertex), abs(high - vertex))
@@ -169,19 +171,12 @@ class Margin:
 
 
 def _least_of_neuron(
-    low: fmpq, high: fmpq, centre: fmpq, slope: fmpq, g: fmpq, link: fmpq, weight: fmpq, vertex: fmpq,
-    error_weight: fmpq, error_centre: fmpq,
+    pieces: list[LinePiece], slope: fmpq, g: fmpq, link: fmpq, weight: fmpq, vertex: fmpq, error_weight: fmpq,
+    error_centre: fmpq,
 ) -> fmpq:  # fmt: skip
-    """The least of `g dh - link dz + P (dz - a)^2 - D (dh - s dz - t)^2` for dz in [low, high], exactly."""
-    active = max(centre, ZERO)
-    kink = -centre
-    pieces = []
-    # dh is -relu(zc) for z <= 0, and dz + zc - relu(zc) for z >= 0.
-    for rise, shift, first, last in (
-        (0, -active, low, min(high, kink)), (1, centre - active, max(low, kink), high)
-    ):  # fmt: skip
-        if first > last:
-            continue
+    """The least of `g dh - link dz + P (dz - a)^2 - D (dh - s dz - t)^2` on the pieces, exactly."""
+    candidates = []
+    for rise, shift, first, last in pieces:
         steep, apart = rise - slope, shift - error_centre
         curvature = weight - error_weight * steep * steep
         linear = rise * g - link - 2 * weight * vertex - 2 * error_weight * steep * apart
@@ -190,8 +185,8 @@ def _least_of_neuron(
         if curvature > 0:
             stationary = -linear / (2 * curvature)
             ends = [min(max(stationary, first), last)]
-        pieces += [constant + point * (linear + curvature * point) for point in ends]
-    return min(pieces)
+        candidates += [constant + point * (linear + curvature * point) for point in ends]
+    return min(candidates)
 
 
 def _join(forms: dict[int, Fixed], value: int, form: Fixed) -> None:

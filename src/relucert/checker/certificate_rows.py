@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from relucert.checker.activations import is_activation
 from relucert.checker.fixed_point import Fixed, multiply
 from relucert.checker.linearised_network import INPUT, THE_INPUT, CheckedNetwork
 from relucert.network import Network
@@ -71,7 +72,7 @@ class RowMaker:
             if current not in pending or current == INPUT:
                 continue
             rows, node = pending.pop(current), network.node(current)
-            if node.operation.name == "relu":
+            if is_activation(node):
                 _join(maps, node.inputs[0], rows)
                 continue
             transposed = self.linearised.layers[current].transpose(rows.forms)
@@ -84,7 +85,9 @@ class RowMaker:
 
     def _sloped(self, value: int, rows: RoundedRows) -> RoundedRows:
         """Forms on ReLUs as forms on their source, but for the errors."""
-        return RoundedRows.rounded(multiply(rows.forms, self.linearised.slopes[value], torch.mul, 1), rows.doubt)
+        slopes = self.linearised.slopes[value]
+        steepest = Fraction(int(slopes.units.abs().max()) if slopes.units.numel() else 0) / Fraction(2) ** slopes.bits
+        return RoundedRows.rounded(multiply(rows.forms, slopes, torch.mul, 1), rows.doubt * max(Fraction(1), steepest))
 
     def _gain(self, value: int) -> Fraction:
         """The most by which transposing an operation can multiply a coefficient's error: its largest column sum."""

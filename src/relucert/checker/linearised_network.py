@@ -17,12 +17,16 @@ import torch
 from flint import fmpq
 from torch import Tensor
 
-from relucert.checker.ball_region import BallRegion, Numbers, fixed
+from relucert.checker.activations import is_activation
+from relucert.checker.ball_region import BallRegion, Numbers, fixed, fraction
 from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer, most
 from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
+from relucert.checker.graphs import LinePiece, relu_pieces, smooth_outputs, smooth_pieces
 from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.relaxation import FixedRelaxation
+from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.tree_check import TreeCheck
 from relucert.network import Network
 
@@ -38,8 +42,9 @@ class UnstableNeurons:
         index: Their indices, (count,).
         centre: Their references.
         lower, upper: The least and the largest deviation of each from its reference.
-        slope: The slopes s of their ReLUs.
-        followed: Whether another pre-activation depends on their ReLUs.
+        slope: The slopes s of their activations.
+        pieces: What the graphs of their activations are, or lie between.
+        followed: Whether another pre-activation depends on their activations.
     """
 
     index: Tensor
@@ -47,6 +52,7 @@ class UnstableNeurons:
     lower: Numbers
     upper: Numbers
     slope: Numbers
+    pieces: list[list[LinePiece]]
     followed: bool
 
     def __len__(self) -> int:
@@ -65,18 +71,22 @@ class CheckedNetwork:
             noise included, (size,).
         slopes: By pre-activation, what its deviations are multiplied with at its ReLUs, besides e: 0 or 1 for stable
             neurons, (size,).
-        max_deviation: By pre-activation, how far its neurons may lie from the reference, (size,); 0 for inactive ones.
+        max_deviation: By pre-activation, how far its activations may lie from their reference, (size,); 0 for inactive
+            ReLUs.
+        outputs: By pre-activation, the references of its smooth activation.
         neurons: By pre-activation, those that are treated as unstable.
         end: The value that forms are on: the output, or a pre-activation that is to be bounded.
     """
 
     network: Network
+    relaxation: FixedRelaxation
     layers: Mapping[int, FixedLayer]
     region: BallRegion
     values: dict[int, Fixed]
     residuals: dict[int, Fixed]
     slopes: dict[int, Fixed]
     max_deviation: dict[int, Fixed]
+    outputs: dict[int, list[float]]
     neurons: dict[int, UnstableNeurons]
     end: int
 
@@ -90,13 +100,16 @@ class CheckedNetwork:
         complete = set(proof.layers) == set(network.preactivations)
         require(complete, "it has not the neurons of every pre-activation")
         region = BallRegion.of(proof)
-        linearised = cls(network, relaxation.layers, region, {}, {}, {}, {}, {}, network.output)
+        linearised = cls(network, relaxation, relaxation.layers, region, {}, {}, {}, {}, {}, {}, network.output)
         linearised._refer(INPUT, fixed(region.centre), None)
         if INPUT in network.preactivations:
             linearised._open(INPUT, proof, bound(linearised, INPUT))
         for value, node in network.steps():
             if node.operation.name == "relu":
                 linearised.values[value] = linearised._relu(node.inputs[0])
+            elif value in relaxation.smooth:
+                outputs = linearised.outputs[node.inputs[0]]
+                linearised.values[value] = fixed([fraction(number) for number in outputs])
             else:
                 layer = relaxation.layers[value]
                 image = layer.linear([linearised.values[source] for source in node.inputs])
@@ -121,6 +134,10 @@ class CheckedNetwork:
         unit = fmpq(1, 1 << BOUND_BITS)
         lower = [low * unit - centre for low, centre in zip(interval.lower, centres, strict=True)]
         upper = [high * unit - centre for high, centre in zip(interval.upper, centres, strict=True)]
+        if (function := self._function(value)) is not None:
+            self._open_smooth(value, proof, interval, function, lower, upper)
+            return
+        require(entry.graphs is None, f"it has lines of a smooth activation of value {value}, which has none")
         slopes = [(1 << SLOPE_BITS) if low >= 0 else 0 for low in interval.lower]
         stable = [low >= 0 or high <= 0 for low, high in zip(interval.lower, interval.upper, strict=True)]
         for neuron, slope in zip(entry.neurons, entry.slopes, strict=True):
@@ -141,8 +158,38 @@ class CheckedNetwork:
             lower=[lower[neuron] for neuron in entry.neurons],
             upper=[upper[neuron] for neuron in entry.neurons],
             slope=[slope * unit for slope in entry.slopes],
+            pieces=[relu_pieces(lower[neuron], upper[neuron], centres[neuron]) for neuron in entry.neurons],
             followed=value in self.followed,
         )
+
+    def _function(self, value: int) -> SmoothFunction | None:
+        """The smooth activation of a pre-activation, the only one that it then has; None: it has ReLUs."""
+        fed = [place for place in self.network.activations if self.network.source(place) == value]
+        functions = {self.relaxation.smooth.get(place) for place in fed}
+        require(len(functions) == 1, f"value {value} has two activations")
+        return functions.pop()
+
+    def _open_smooth(
+        self, value: int, proof: CertificateProof, interval: Interval, function: SmoothFunction, lower: Numbers,
+        upper: Numbers,
+    ) -> None:  # fmt: skip
+        """Sets the neurons of a smooth activation, all of which the file lists."""
+        entry, centres = proof.layers[value], numbers_of(self.values[value])
+        require(entry.neurons == list(range(len(centres))), f"it leaves out neurons of value {value}")
+        require(entry.graphs is not None, f"it has no lines around the smooth activation of value {value}")
+        assert entry.graphs is not None
+        self.outputs[value] = smooth_outputs(function, centres)
+        pieces = smooth_pieces(
+            function, self.relaxation.error, interval, entry.graphs, centres, self.outputs[value]
+        )  # fmt: skip
+        largest = [max(piece.largest for piece in lines) for lines in pieces]
+        self.slopes[value] = Fixed(torch.tensor(entry.slopes, dtype=torch.int64), SLOPE_BITS)
+        self.max_deviation[value] = of_fractions([_fraction(number) for number in largest], up=True)
+        unit, index = fmpq(1, 1 << SLOPE_BITS), torch.arange(len(centres))
+        slopes = [slope * unit for slope in entry.slopes]
+        self.neurons[value] = UnstableNeurons(
+            index, centres, lower, upper, slopes, pieces, followed=value in self.followed
+        )  # fmt: skip
 
     def _relu(self, source: int) -> Fixed:
         """The reference of a ReLU: that of its neuron where this is active, 0 where it is inactive, else its ReLU."""
@@ -190,10 +237,10 @@ class CheckedNetwork:
         drift: dict[int, Fixed] = {INPUT: most(self.residuals[INPUT].plus(uniform(inputs)))}
         for value in sorted(self.network.ancestors(self.preactivations) - {INPUT}):
             node = self.network.node(value)
-            if node.operation.name == "relu":
-                source = node.inputs[0]
-                image = multiply(moved[source], self.slopes[source], torch.mul, 1)
-                spread = most(multiply(drift[source], self.slopes[source], torch.mul, 1))
+            if is_activation(node):
+                source, slopes = node.inputs[0], self.slopes[node.inputs[0]]
+                image = multiply(moved[source], slopes, torch.mul, 1)
+                spread = most(multiply(drift[source], replace(slopes, units=slopes.units.abs()), torch.mul, 1))
                 if len(self.neurons[source]):
                     image = image.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
             else:

@@ -60,7 +60,7 @@ class SmoothFunction(ABC):
 
     def scale(self, low: arb, high: arb) -> arb | None:
         """The size that the error of an evaluation is relative to where |f| is smaller; None: no error is known."""
-        return arb(1)
+        return None
 
     def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
         """The interval of arguments at which the error of evaluations is known; None: it has no such end.

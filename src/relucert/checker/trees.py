@@ -175,10 +175,15 @@ def _range(tables: list[Any]) -> tuple[list[float], list[float]]:
 def _rule(entry: dict[str, Any]) -> Rule:
     require(set(entry) - {"slopes"} in ({"rule", "scope"}, {"rule", "by_intervals"}), "a rule has other entries")
     require(entry["rule"] in RULES, "a rule is none that is known")
+    return Rule(entry["rule"], scope_of(entry), smooth_slopes_of(entry))
+
+
+def smooth_slopes_of(entry: dict[str, Any]) -> dict[int, list[list[float]]]:
+    """The `slopes` of a rule."""
     tables_by_value = entry.get("slopes", {}).items()
     slopes = {int(value): [_numbers(table) for table in as_list(tables)] for value, tables in tables_by_value}
     require(all(len(tables) in (1, 2) for tables in slopes.values()), "a rule has neither one nor two lists of slopes")
-    return Rule(entry["rule"], scope_of(entry), slopes)
+    return slopes
 
 
 def _numbers(text: Any) -> list[float]:

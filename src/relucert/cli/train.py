@@ -17,7 +17,7 @@ HELP = "train a network, defended or not"
 DESCRIPTION = """Trains a fully connected or convolutional network on MNIST or CIFAR-10 and stores it in the cache
 under its name, or in a file. An interrupted training goes on where it was, to the same weights."""
 DEFENCES = ("distillation", "adversarial", "certified")
-NAMED = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet", "mnist-cnn-gelu")
+NAMED = ("mnist-cnn", "mnist-cnn-wide", "cifar-cnn", "cifar-resnet", "mnist-cnn-gelu", "mnist-vit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -54,7 +54,7 @@ class QuadraticMethod:
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
     takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
 
     @property
     def surrogate(self) -> Method:
@@ -92,6 +92,8 @@ class QuadraticMethod:
                     exact, wide.select(chosen), prop.select(chosen), select(hidden, chosen),
                     [notes.memories.get(row) for row in range(margins.shape[1])], self._reported(notes),
                 )  # fmt: skip
+                if not rows.linearised.finite:
+                    continue  # an activation is not defined everywhere, or bounds are infinite
                 if not rows.relaxed:
                     notes.stable = True  # nothing is relaxed: no margin could be larger
                     continue
@@ -274,7 +276,7 @@ class FittedMargins:
     name: ClassVar[str] = "fitted"
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
 
     def remark(self, point: Tensor, prop: Property) -> None:
         return None

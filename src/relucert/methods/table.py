@@ -61,8 +61,22 @@ def suited_network(method: Method, network: Network, proof: Arithmetic) -> Netwo
     """
     if method.needs_rectifiers:
         check_rectifiers(network, f"the method {method.name!r}")
+    if isinstance(method, QuadraticMethod):
+        _check_single_functions(network, method)
     stored = network.inference.rounds or proof.recorded
     return fuse_activations(network) if isinstance(method, LinearMethod | IntervalMethod) and not stored else network
+
+
+def _check_single_functions(network: Network, method: Method) -> None:
+    """Refuses a network in which one value goes through two different activations."""
+    functions: dict[int, tuple[str, dict[str, Any]]] = {}
+    for value, activation in network.activations.items():
+        source, function = network.source(value), (activation.name, activation.settings())
+        if functions.setdefault(source, function) != function:
+            raise InputError(
+                f"the method {method.name!r} needs one activation of a value, and value {source} feeds "
+                f"{functions[source][0]} and {activation.name}"
+            )
 
 
 def check_rectifiers(network: Network, what: str) -> None:

@@ -56,10 +56,6 @@ class Power(SmoothActivation):
         before = _power(points, self.exponent - 1)
         return Terms(before * points, self.exponent * before)
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> None:
-        """None: products are written in squares, which nobody evaluates."""
-        return None
-
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if self.exponent == 2:
             return slope / 2
@@ -88,10 +84,6 @@ class Reciprocal(SmoothActivation):
         """The reciprocal, rounded once, and its derivative, rounded twice."""
         value = 1 / points
         return Terms(value, -value * value)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> None:
-        """None: quotients and softmax are written in reciprocals, which nobody evaluates."""
-        return None
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         size = (-slope).clamp(min=0).rsqrt()
@@ -144,6 +136,9 @@ class Log(SmoothActivation):
     def formula(self, points: Tensor, functions: Functions) -> Terms:
         """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
+
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.ones_like(lower)
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return inference.least_operand, math.inf

@@ -57,6 +57,9 @@ class Softplus(SmoothActivation):
         share = 1 / (1 + fall)
         return Terms(points.clamp(min=0) + functions.log1p(fall), torch.where(points < 0, fall * share, share))
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.ones_like(lower)
+
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(0, 1).logit()
 

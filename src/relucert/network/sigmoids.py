@@ -28,6 +28,9 @@ class _Sigmoidal(SmoothActivation):
         distance = self.distance(slope)
         return -distance if piece == 0 else distance
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.ones_like(lower)
+
     def distance(self, slope: Tensor) -> Tensor:
         """How far from 0 f' is about the slope."""
         raise NotImplementedError

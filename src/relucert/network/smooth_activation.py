@@ -256,9 +256,9 @@ class SmoothActivation(Activation):
         return 2**20
 
     def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor | None:
-        """What the error of a library's function is relative to, where f itself is smaller; None: nothing is assumed
-        about evaluations in floating point."""
-        return torch.ones_like(lower)
+        """What the error of a library's function is relative to, where f itself is smaller; None, unless an activation
+        says a number: nothing is assumed about evaluations in floating point."""
+        return None
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         """Between which numbers something is assumed about evaluations in that precision."""

@@ -63,6 +63,9 @@ class _Wave(SmoothActivation):
         known = self.known(lower, upper)
         return torch.where(known, least.clamp(min=-1), -1), torch.where(known, largest.clamp(max=1), 1)
 
+    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+        return torch.ones_like(lower)
+
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return -LARGEST_ACCURATE, LARGEST_ACCURATE
 

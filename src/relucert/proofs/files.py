@@ -121,8 +121,9 @@ class EvidenceKeeper:
         certificates = method.evidence(problem.centre, problem.prop)
         if certificates is None or certificates.radius < radius:
             raise ArithmeticError(LOST.format(radius))
-        rule = RuleName.of("crown", method.bounds_stable_neurons(self.network))
-        return quadratic_evidence(certificates, radius, self.network.inference.name, rule.scope)
+        slopes = self._smooth_slopes(method.weaker, problem.at(radius))
+        rule = RuleName.of("crown", method.bounds_stable_neurons(self.network), slopes)
+        return {**_evaluation(self.network), **quadratic_evidence(certificates, radius, rule)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,7 @@ def check_provable(method: str, network: Network) -> None:
     """Refuses a method whose certificates have no proof files."""
     if method not in PROVABLE:
         raise InputError(f"the method {method!r} writes no proofs; {', '.join(PROVABLE)} do")
-    if method not in (*RULES, "alpha"):
+    if method not in (*RULES, "alpha", "sdp"):
         check_rectifiers(network, f"a proof by {method!r}")
     if method == "alpha":
         _check_single_activations(network)
@@ -192,10 +193,14 @@ def _check_single_activations(network: Network) -> None:
 def relaxation_evidence(record: Record, radius: float, network: Network) -> Evidence:
     """The fields of a proof file besides its claim, where linear relaxations prove it of a network as it is
     evaluated."""
+    return {"format": FORMAT, **_evaluation(network), "radius": radius, "relaxation": relaxation_entry(record)}
+
+
+def _evaluation(network: Network) -> dict[str, Any]:
+    """What a proof file says about the evaluation of a network, and what it assumes about that of activations."""
     inference = network.inference
     assumed = {} if network.rectifiers_only or not inference.rounds else {"activation_ulps": ACTIVATION_ULPS}
-    entry = relaxation_entry(record)
-    return {"format": FORMAT, "inference": inference.name, **assumed, "radius": radius, "relaxation": entry}
+    return {"inference": inference.name, **assumed}
 
 
 def claimed(problem: Problem, index: int) -> dict[str, Any]:

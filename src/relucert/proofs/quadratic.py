@@ -6,26 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from relucert.bounding.record import RuleName
 from relucert.checker.certificate_document import CERTIFICATE_FORMAT, SLOPE_BITS
 from relucert.checker.packing import pack, pack_floats
 from relucert.methods.quadratic.evidence import Evidence
+from relucert.proofs.record import rule_entry
 
 
-def quadratic_evidence(certificates: Evidence, radius: float, inference: str, scope: str) -> dict[str, Any]:
-    """The fields of a proof file besides its claim, where quadratic certificates prove a radius.
+def quadratic_evidence(certificates: Evidence, radius: float, rule: RuleName) -> dict[str, Any]:
+    """The fields of a proof file besides its claim and its inference, where quadratic certificates prove a radius.
 
     Args:
         certificates: The certificates, for a radius that is no smaller.
-        inference: The precision that the network is evaluated in.
-        scope: The scope of the rule that bounds hidden neurons, as in a `RuleName`.
+        rule: CROWN's, which bounds hidden neurons.
     """
     document = certificates.document
     intervals = {value: list(map(_interval, entries)) for value, entries in document["intervals"].items()}
     return {
         "format": CERTIFICATE_FORMAT,
-        "inference": inference,
         "radius": radius,
-        "scope": scope,
+        **{name: part for name, part in rule_entry(rule).items() if name != "rule"},
         "layers": {value: _layer(entry) for value, entry in document["layers"].items()},
         "certificates": [_certificate(entry) for entry in document["certificates"]],
         "row_proofs": [None if entry is None else _packed(entry, ("links", "errors")) for entry in document["rows"]],
@@ -34,6 +34,9 @@ def quadratic_evidence(certificates: Evidence, radius: float, inference: str, sc
 
 
 def _layer(entry: dict[str, Any]) -> dict[str, str]:
+    if "breakpoints" in entry:
+        tables = {name: pack_floats(entry[name]) for name in ("slopes", "breakpoints", "below", "above")}
+        return {"neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4), **tables}
     slopes = np.rint(np.asarray(entry["slopes"]) * 2.0**SLOPE_BITS).astype(np.int64)
     return {"neurons": pack(np.asarray(entry["neurons"], dtype=np.int64), 4), "slopes": pack(slopes, 3)}
 

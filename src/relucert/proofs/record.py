@@ -30,7 +30,7 @@ def relaxation_entry(record: Record) -> dict[str, Any]:
     ranges = {str(value): [pack_floats(ends.numpy()) for ends in group] for value, group in record.ranges.items()}
     count = 0 if record.rows is None or not len(record.rows.forms) else int(record.rows.forms.max()) + 1
     return {
-        "rules": [_rule(rule) for rule in record.rules],
+        "rules": [rule_entry(rule) for rule in record.rules],
         "neurons": {str(value): pack(neurons, 4) for value, neurons in columns.items()},
         "hidden": hidden,
         "rows": None if record.rows is None else _trees([(record.rows, count)], columns),
@@ -38,7 +38,8 @@ def relaxation_entry(record: Record) -> dict[str, Any]:
     }
 
 
-def _rule(rule: RuleName) -> dict[str, Any]:
+def rule_entry(rule: RuleName) -> dict[str, Any]:
+    """A rule as a proof file has it."""
     entry = {"rule": rule.name, "scope": rule.scope}
     slopes = {str(value): [pack_floats(table.numpy()) for table in tables] for value, tables in rule.slopes.items()}
     return {**entry, "slopes": slopes} if slopes else entry

@@ -1,4 +1,5 @@
-"""Architectures by name: fully connected ones such as `mnist-3x1024`, and a table of convolutional ones."""
+"""Architectures by name: fully connected ones such as `mnist-3x1024`, and a table of convolutional ones and of a vision
+transformer."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ import torch
 from torch import nn
 
 from relucert.errors import InputError
-from relucert.inputs.recipes.layers import Block, Convolve, Step, initialise_small
+from relucert.inputs.recipes.layers import (
+    Block,
+    Convolve,
+    Mean,
+    Patches,
+    Step,
+    TransformerBlock,
+    initialise_small,
+)
 
 PICTURES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32)}  # colours, rows, columns
 CLASSES = 10  # of both data sets
@@ -114,13 +123,41 @@ class Convolutional(Architecture):
         return [activation() if isinstance(module, nn.ReLU) else module for module in (*modules, *last)]
 
 
+@dataclass(frozen=True)
+class VisionTransformer(Architecture):
+    """Patches of pictures as tokens, blocks of attention, and the classes from the mean of all tokens."""
+
+    data: str
+    size: int
+    stride: int
+    features: int
+    heads: int
+    blocks: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-vit"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.picture_shape
+
+    def _steps(self) -> list[nn.Module]:
+        colours, *sides = self.picture_shape
+        count = math.prod((side - self.size) // self.stride + 1 for side in sides)
+        blocks = [TransformerBlock(self.features, self.heads) for _ in range(self.blocks)]
+        first = Patches(colours, count, self.features, self.size, self.stride)
+        return [first, *blocks, Mean(), nn.Linear(self.features, CLASSES)]
+
+
 MNIST_CNN = Convolutional("mnist", "cnn", (Convolve(8, 4, 2), Convolve(16, 4, 2)), 100)
 MNIST_WIDE = Convolutional("mnist", "cnn-wide", (Convolve(16, 4, 2), Convolve(32, 4, 2)), 128)
 CIFAR_CNN = Convolutional("cifar", "cnn", (Convolve(32, 4, 2, 1), Convolve(64, 4, 2, 1)), 256)
 CIFAR_RESNET = Convolutional("cifar", "resnet", (Convolve(8, 3, 2, 1, True), Block(16, 2), Block(16)), 100)
 MNIST_GELU = Convolutional("mnist", "cnn-gelu", MNIST_CNN.steps, MNIST_CNN.hidden, "gelu")
+MNIST_VIT = VisionTransformer("mnist", size=10, stride=9, features=24, heads=2, blocks=1)
 NAMED: dict[str, Architecture] = {
-    entry.name: entry for entry in (MNIST_CNN, MNIST_WIDE, CIFAR_CNN, CIFAR_RESNET, MNIST_GELU)
+    entry.name: entry for entry in (MNIST_CNN, MNIST_WIDE, CIFAR_CNN, CIFAR_RESNET, MNIST_GELU, MNIST_VIT)
 }
 
 

@@ -1,10 +1,12 @@
-"""The layers of convolutional architectures, and the small weights that training with interval bounds starts from."""
+"""The layers of convolutional architectures and of transformers, and the small weights that training with interval
+bounds starts from."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 
@@ -63,6 +65,59 @@ class ResidualBlock(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         total: Tensor = self.path(images) + self.shortcut(images)
         return total
+
+
+class Patches(nn.Module):
+    """Pictures as tokens: one vector of features for each patch, with a learnt position added; (batch, patches,
+    features)."""
+
+    def __init__(self, colours: int, count: int, features: int, size: int, stride: int) -> None:
+        super().__init__()
+        self.embedding = nn.Conv2d(colours, features, size, stride)
+        self.positions = nn.Parameter(0.1 * torch.randn(count, features))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        tokens: Tensor = self.embedding(pictures)
+        return tokens.flatten(2).transpose(1, 2) + self.positions
+
+
+class TransformerBlock(nn.Module):
+    """Attention with several heads, then a hidden layer of GELUs, each added to what it starts from, which is
+    normalised over the batch."""
+
+    def __init__(self, features: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first_norm, self.second_norm = nn.BatchNorm1d(features), nn.BatchNorm1d(features)
+        self.query, self.key, self.value, self.mix = (nn.Linear(features, features) for _ in range(4))
+        self.hidden = nn.Sequential(nn.Linear(features, 2 * features), nn.GELU(), nn.Linear(2 * features, features))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """From tokens to tokens, (batch, count, features)."""
+        tokens = tokens + self._attention(_normalised(self.first_norm, tokens))
+        added: Tensor = self.hidden(_normalised(self.second_norm, tokens))
+        return tokens + added
+
+    def _attention(self, tokens: Tensor) -> Tensor:
+        queries, keys, values = (
+            layer(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
+        mixed: Tensor = self.mix((scores.softmax(-1) @ values).transpose(1, 2).flatten(2))
+        return mixed
+
+
+def _normalised(norm: nn.BatchNorm1d, tokens: Tensor) -> Tensor:
+    normalised: Tensor = norm(tokens.transpose(1, 2))
+    return normalised.transpose(1, 2)
+
+
+class Mean(nn.Module):
+    """The mean of all tokens."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return tokens.mean(1)
 
 
 def initialise_small(module: nn.Module) -> None:

@@ -66,7 +66,7 @@ class UniformPlan:
         return {}
 
     def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
-        ratio = (neurons.slope + neurons.width) / neurons.width.clamp(min=TINIEST)
+        ratio = (neurons.slope.abs() + neurons.width) / neurons.width.clamp(min=TINIEST)
         errors = asked * ratio.clamp(1 + ROOM, LARGEST)
         return self.counted[value].double() + errors * neurons.width.square(), errors
 
@@ -131,7 +131,7 @@ def compose(
 
 def carried(neurons: Neurons, total: float | Tensor, error_weights: Tensor) -> Tensor:
     """T - P, as computed: Q s^2 D / (D - Q)."""
-    steep = neurons.slope > 0
+    steep = neurons.slope != 0
     spare = torch.where(steep & (error_weights > total), error_weights - total, 1)
     return torch.where(steep, total * neurons.slope.square() * (error_weights / spare), 0)  # a quotient of at least 1
 

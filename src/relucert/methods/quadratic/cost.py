@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from relucert.bounding.interval import Bounds
 from relucert.methods.quadratic.intervals import MOST_JOINT, STEPS, STEPS_OWN
 from relucert.methods.quadratic.joint import VECTORS
@@ -17,10 +19,13 @@ MOST_SECONDS = 60.0  # that intervals may take to be tightened once
 
 
 def tightening_seconds(network: Network, bounds: Bounds) -> float:
-    """For tightened intervals of all layers once, from bounds that they would tighten.
+    """For tightened intervals of all layers once, from bounds that they would tighten; infinite where activations are
+    not all ReLUs: every neuron would need two certificates of its own.
 
     About half of the neurons go on with weights of their own, each of which a matrix and its Cholesky factor prove.
     """
+    if not network.rectifiers_only:
+        return math.inf
     unstable = {value: int(interval.unstable.sum()) for value, interval in bounds.items()}
     seconds = 0.0
     for value, count in unstable.items():

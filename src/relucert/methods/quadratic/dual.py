@@ -21,6 +21,7 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import DOUBLE, Arithmetic
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
+from relucert.methods.quadratic.pieces import Piece
 
 SMALLEST = 2.0**-900  # of weights other than 0: products with them do not underflow
 
@@ -122,7 +123,7 @@ class Term(NamedTuple):
     error_middle: Tensor
 
     def at(self, piece: Piece, place: Tensor) -> Tensor:
-        """The term at a deviation dz within a linear piece of the ReLU."""
+        """The term at a deviation dz within a straight piece."""
         bowl, cap = place - self.middle, piece.steep * place + piece.shift - self.error_middle
         linear = self.coefficient * (piece.rise * place + piece.shift) - self.link * place
         return linear + self.weight * bowl.square() - self.error_weight * cap.square()
@@ -136,26 +137,6 @@ class Term(NamedTuple):
         return piece.rise * self.coefficient - self.link - 2 * bowl - 2 * cap
 
 
-class Piece(NamedTuple):
-    """A linear piece of ReLUs: `dh = rise dz + shift` and `e = steep dz + shift` for dz within [low, high]."""
-
-    rise: float
-    shift: Tensor
-    steep: Tensor
-    low: Tensor
-    high: Tensor
-
-
-def pieces(neurons: Neurons, lower: Tensor, upper: Tensor) -> tuple[Piece, Piece]:
-    """Where pre-activations are negative, and where they are positive, for deviations within bounds, (count,) each."""
-    positive, kink = neurons.centre.clamp(min=0), -neurons.centre
-    negative = positive - neurons.centre
-    return (
-        Piece(0.0, -positive, -neurons.slope, lower, torch.minimum(kink, upper)),
-        Piece(1.0, -negative, 1 - neurons.slope, torch.maximum(kink, lower), upper),
-    )
-
-
 class Minimum(NamedTuple):
     """Where a neuron's term is least: the value, dz, dh and e there, (forms, count) each."""
 
@@ -166,17 +147,22 @@ class Minimum(NamedTuple):
 
 
 def least(neurons: Neurons, term: Term) -> Minimum:
-    """The least of every neuron's term on its bounds, as computed: that of two parabolas, convex or concave."""
-    found = []
-    for piece in pieces(neurons, neurons.lower, neurons.upper):
+    """The least of every neuron's term on its bounds, as computed: that of parabolas, convex or concave."""
+    best: Minimum | None = None
+    for piece in neurons.pieces:
         curvature, slope = term.curvature(piece), term.slope(piece)
         ends = torch.where(slope + curvature * (piece.low + piece.high) > 0, piece.low, piece.high)
         free = (-slope / torch.where(curvature > 0, 2 * curvature, 1)).minimum(piece.high).maximum(piece.low)
         place = torch.where(curvature > 0, free, ends)
         output, error = piece.rise * place + piece.shift, piece.steep * place + piece.shift
-        found.append(Minimum(term.at(piece, place), place, output, error))
-    below = found[0].value <= found[1].value
-    return Minimum(*(torch.where(below, one, other) for one, other in zip(*found, strict=True)))
+        found = Minimum(term.at(piece, place), place, output, error)
+        if best is None:
+            best = found
+            continue
+        kept = best.value <= found.value
+        best = Minimum(*(torch.where(kept, one, other) for one, other in zip(best, found, strict=True)))
+    assert best is not None
+    return best
 
 
 class Pulled(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from relucert.methods.quadratic.composed import Composed
@@ -12,6 +13,7 @@ from relucert.methods.quadratic.composed import Composed
 if TYPE_CHECKING:
     from relucert.methods.quadratic.dual import Weights
     from relucert.methods.quadratic.intervals import LayerProof
+    from relucert.methods.quadratic.linearised_network import Neurons
     from relucert.methods.quadratic.rows import RegionRows, RowProof
     from relucert.methods.quadratic.solve import Joint
 
@@ -33,10 +35,7 @@ class Evidence:
     @classmethod
     def of(cls, rows: RegionRows, linear: Tensor) -> Evidence:
         """From rows that are proven; linear: those that the linear relaxation proves, (rows,)."""
-        layers = {
-            str(value): {"neurons": neurons.index.tolist(), "slopes": neurons.slope.tolist()}
-            for value, neurons in rows.linearised.neurons.items()
-        }
+        layers = {str(value): _layer(neurons) for value, neurons in rows.linearised.neurons.items()}
         certificates: list[dict[str, Any]] = []
         numbers: dict[Composed | Joint, int] = {}
         entries: list[dict[str, Any] | None] = []
@@ -53,6 +52,21 @@ class Evidence:
         intervals = {str(value): list(map(_interval, proofs)) for value, proofs in tight.items()}
         document = {"layers": layers, "certificates": certificates, "rows": entries, "intervals": intervals}
         return cls(float(rows.region.radius[0]), document)
+
+
+def _layer(neurons: Neurons) -> dict[str, list[float]]:
+    """The neurons of a layer; of another activation than ReLU with the ends of intervals and the slopes of lines, one
+    neuron after the other."""
+    entry = {"neurons": neurons.index.tolist(), "slopes": neurons.slope.tolist()}
+    if neurons.ends is None:
+        return entry
+    rises = [torch.as_tensor(piece.rise) for piece in neurons.pieces]
+    graphs = {
+        "breakpoints": neurons.ends[1:-1].cummax(0).values,
+        "below": torch.stack(rises[::2]),
+        "above": torch.stack(rises[1::2]),
+    }
+    return {**entry, **{name: table.T.flatten().tolist() for name, table in graphs.items()}}
 
 
 def _certificate(certificate: Composed | Joint) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class PerNeuronPlan:
             weights = composed.weights.deviations[value][0].to(linearised.radii.dtype)
             deviations[value] = weights.clamp(min=TINIEST).log()
             if neurons.following:
-                ratios[value] = _log(neurons.slope / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
+                ratios[value] = _log(neurons.slope.abs() / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
                 sources[value] = torch.zeros_like(linearised.stable[value])
         if linearised.region.norm.p > 2:
             sources[THE_INPUT] = torch.zeros_like(linearised.radii)

@@ -22,6 +22,7 @@ from relucert.arithmetic.rigor import RIGOROUS, SLOPE_UNIT
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.passes import Passes
+from relucert.methods.quadratic.pieces import Piece, chord_slopes, enclosing_pieces, relu_pieces
 from relucert.network import INPUT, Activation, Network
 
 
@@ -37,7 +38,10 @@ class Neurons:
         slope: About the mean of the least and the largest slope of a chord from the reference; a multiple of
             SLOPE_UNIT, so that 1 - slope is exact.
         width: How far those slopes lie from it, at most.
-        following: Whether a later layer depends on their ReLUs, so that their errors e are part of v.
+        tangent: About the derivative of the activation at the reference.
+        pieces: What the activation's graph is, or lies between.
+        ends: Where intervals with lines of their own end, (ends, count); None of ReLUs.
+        following: Whether a later layer depends on their activations, so that their errors e are part of v.
     """
 
     index: Tensor
@@ -46,24 +50,39 @@ class Neurons:
     upper: Tensor
     slope: Tensor
     width: Tensor
+    tangent: Tensor
+    pieces: tuple[Piece, ...]
+    ends: Tensor | None
     following: bool
 
     @classmethod
-    def of(cls, centre: Tensor, lower: Tensor, upper: Tensor, following: bool) -> Neurons:
-        """Those of a layer with this reference and these bounds, (size,) each."""
-        index = (~((lower >= 0) | (upper <= 0))).nonzero().flatten()
-        centre, lower, upper = centre[index], lower[index], upper[index]
-        least, largest = _chord(lower, centre), _chord(upper, centre)
-        slope = torch.round((least + largest) / 2 / SLOPE_UNIT).clamp(0, 1 / SLOPE_UNIT) * SLOPE_UNIT
+    def of(
+        cls, activation: Activation, centre: Tensor, output: Tensor, lower: Tensor, upper: Tensor, following: bool
+    ) -> Neurons:
+        """Those of a layer with this reference, before and after the activation, and these bounds, (size,) each."""
+        index = (~activation.is_affine(lower, upper)).nonzero().flatten()
+        centre, output, lower, upper = (part[index] for part in (centre, output, lower, upper))
+        if activation.rectifier:
+            least, largest = _chord(lower, centre), _chord(upper, centre)
+        else:
+            least, largest = chord_slopes(activation, centre, lower, upper)
+        slope = torch.round((least + largest) / 2 / SLOPE_UNIT) * SLOPE_UNIT
         width = torch.maximum(largest - slope, slope - least)
-        return cls(index, centre, lower - centre, upper - centre, slope, width, following)
+        down, up = RIGOROUS.floor(lower - centre), RIGOROUS.ceil(upper - centre)
+        if activation.rectifier:
+            pieces, ends = relu_pieces(centre, slope, down, up), None
+        else:
+            pieces, ends = enclosing_pieces(activation, centre, output, slope, lower, upper)
+        tangent = activation.derivative(centre)
+        return cls(index, centre, down, up, slope, width, tangent, pieces, ends, following)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def cast(self, dtype: torch.dtype) -> Neurons:
-        numbers = {name: getattr(self, name).to(dtype) for name in ("centre", "lower", "upper", "slope", "width")}
-        return replace(self, **numbers)
+        names = ("centre", "lower", "upper", "slope", "width", "tangent")
+        numbers = {name: getattr(self, name).to(dtype) for name in names}
+        return replace(self, **numbers, pieces=tuple(piece.cast(dtype) for piece in self.pieces))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +118,24 @@ class LinearisedNetwork:
         stable: dict[int, Tensor] = {}
         neurons: dict[int, Neurons] = {}
 
+        activations = {network.source(value): activation for value, activation in network.activations.items()}
+        outputs: dict[int, Tensor] = {}
+
         def add_layer(value: int) -> None:
             lower, upper = (side[0] for side in bounds[value])
-            stable[value] = (lower >= 0).to(lower.dtype)
-            neurons[value] = Neurons.of(values[value][0], lower, upper, value in followed)
+            activation, centre = activations[value], values[value][0]
+            own = activation.is_affine(lower, upper)
+            stable[value] = (own & (lower >= 0)).to(lower.dtype)
+            output = torch.where(own, centre * stable[value], activation.apply(centre))
+            neurons[value] = Neurons.of(activation, centre, output, lower, upper, value in followed)
+            outputs[value] = output[None]
 
         if INPUT in network.preactivations:
             add_layer(INPUT)
         for value, node in network.steps():
             check_time()
             if isinstance(node.operation, Activation):
-                source = node.inputs[0]
-                rectified = neurons[source].centre.clamp(min=0)[None]
-                values[value] = (values[source] * stable[source]).index_copy_(1, neurons[source].index, rectified)
+                values[value] = outputs[node.inputs[0]]
             else:
                 operands = [values[source].unflatten(1, network.shapes[source]) for source in node.inputs]
                 values[value] = node.operation.apply(*operands).flatten(1)
@@ -142,14 +166,20 @@ class LinearisedNetwork:
         """The number of unstable neurons."""
         return sum(map(len, self.neurons.values()))
 
-    def first_shares(self, value: int, coefficients: Tensor) -> Tensor:
-        """Where searches start with lambda / g, from g, (forms, count).
+    @cached_property
+    def finite(self) -> bool:
+        """Whether all neurons have bounds, and their activations lines around them, that are finite."""
+        return all(
+            bool(torch.cat([piece.size, piece.steep]).isfinite().all())
+            for neurons in self.neurons.values()
+            for piece in neurons.pieces
+        )
 
-        0 or 1 where the lower line of ReLU counts, else the mean slope of chords.
-        """
+    def first_shares(self, value: int, coefficients: Tensor) -> Tensor:
+        """Where searches start with lambda / g, from g, (forms, count): with the tangent's slope where the lower line
+        counts, else the mean slope of chords."""
         neurons = self.neurons[value]
-        active = (neurons.centre > 0).to(coefficients.dtype)
-        return torch.where(coefficients > 0, active, neurons.slope)
+        return torch.where(coefficients > 0, neurons.tangent, neurons.slope)
 
     def forward(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
         """`A v`: the deviations of unstable neurons by layer, (batch, count) each.

@@ -19,7 +19,7 @@ from relucert.arithmetic.rigor import RIGOROUS, TINY, short
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, pieces, squares_bound, term
+from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, squares_bound, term
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 from relucert.methods.quadratic.passes import Passes
 from relucert.network import INPUT, Activation, Rows
@@ -97,6 +97,14 @@ class RigorousLinearisation:
         centre = self.values[value]
         return RIGOROUS.above(torch.maximum(upper - centre, centre - lower).clamp(min=0), 1)
 
+    def output_reach(self, value: int) -> Tensor:
+        """How far the activations of a layer may lie from their reference, at most: (1, size)."""
+        neurons, reach = self.linearised.neurons[value], self.reach(value)
+        if not len(neurons):
+            return reach
+        size = torch.stack([piece.size for piece in neurons.pieces]).amax(0)
+        return reach.index_copy(1, neurons.index, RIGOROUS.above(size, 4)[None])
+
     def drift(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
         """How far computed deviations of unstable neurons may be from the true ones, by layer, (forms, count) each.
 
@@ -145,7 +153,7 @@ def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) 
             coefficients[value] = reached[:, index]
             links[value] = short(point.shares[value] * coefficients[value])
             through = (reached * linearised.stable[value]).index_copy_(1, index, links[value])
-            lost = lost + (error * rigorous.reach(value)).sum(1)
+            lost = lost + (error * rigorous.output_reach(value)).sum(1)
             _join(pending, value, (through, torch.zeros_like(through)))
         if value not in pending or value == INPUT:
             continue
@@ -204,10 +212,11 @@ def prove_margins(
     total.lose(pulled.lost[:, None])
     middles = linearised.forward(point.inputs, point.errors)
     reach = {value: rigorous.reach(value)[:, neurons.index] for value, neurons in linearised.neurons.items()}
-    largest = {
-        value: point.errors[value].abs() + (1 + linearised.neurons[value].slope) * reach[value]
-        for value in point.errors
-    }
+    largest = {}
+    for value, centres in point.errors.items():
+        neurons = linearised.neurons[value]
+        outputs = rigorous.output_reach(value)[:, neurons.index]
+        largest[value] = centres.abs() + outputs + neurons.slope.abs() * reach[value]
     drift = rigorous.drift(1 + 2 * point.inputs.abs(), {value: 2 * most for value, most in largest.items()})
     for value, neurons in linearised.neurons.items():
         if not len(neurons):
@@ -265,7 +274,7 @@ def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
     one of its ends. That a curvature near 0 may have the other sign is charged with the rounding of the value.
     """
     least = torch.full_like(term.link, torch.inf)
-    for piece in pieces(neurons, RIGOROUS.floor(neurons.lower), RIGOROUS.ceil(neurons.upper)):
+    for piece in neurons.pieces:
         low, high = piece.low, piece.high
         curvature, slope = term.curvature(piece), term.slope(piece)
         convex = curvature > 0
@@ -275,9 +284,9 @@ def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
         ends = torch.minimum(term.at(piece, low), term.at(piece, high))
         found = torch.where(convex, term.at(piece, free) - fall, ends)
         far, shift = torch.maximum(low.abs(), high.abs()), piece.shift.abs()
-        size = term.coefficient.abs() * (far + shift) + term.link.abs() * far
+        size = term.coefficient.abs() * piece.size + term.link.abs() * far
         size = size + term.weight * (far + term.middle.abs()).square()
-        size = size + term.error_weight * (far + shift + term.error_middle.abs()).square()
+        size = size + term.error_weight * (piece.steep.abs() * far + shift + term.error_middle.abs()).square()
         found = found - RIGOROUS.above(RIGOROUS.gamma(256) * size, 16)
         least = torch.minimum(least, torch.where(low <= high, found, torch.inf))
     total.add(torch.where(least < torch.inf, least, torch.nan))  # a neuron whose numbers are none has no bound

@@ -1,0 +1,94 @@
+"""What quadratic certificates take of an activation: straight pieces that its graph is, or lies between, exactly.
+
+A neuron's term of the dual bound is concave in the deviation of the activation. So on an interval where the graph lies
+between two lines, its least value is on one of them. The offsets of lines are proven in balls (`enclosures`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from flint import arb, ctx, fmpq
+
+from relucert.checker.ball_region import Numbers, fraction
+from relucert.checker.certificate_document import GraphEntry
+from relucert.checker.enclosures import PRECISION, ActivationError, Enclosed
+from relucert.checker.entries import Rejected
+from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.smooth_function import SmoothFunction
+
+ZERO = fmpq(0)
+UNIT = fmpq(1, 1 << BOUND_BITS)
+
+
+class LinePiece(NamedTuple):
+    """`dh = rise dz + shift` for a deviation dz within [first, last]."""
+
+    rise: fmpq
+    shift: fmpq
+    first: fmpq
+    last: fmpq
+
+    @property
+    def largest(self) -> fmpq:
+        """An upper bound of |dh|."""
+        return abs(self.rise) * max(abs(self.first), abs(self.last)) + abs(self.shift)
+
+
+def relu_pieces(low: fmpq, high: fmpq, centre: fmpq) -> list[LinePiece]:
+    """dh is -relu(zc) for z <= 0, and dz + zc - relu(zc) for z >= 0."""
+    active, kink = max(centre, ZERO), -centre
+    pieces = (
+        LinePiece(ZERO, -active, low, min(high, kink)),
+        LinePiece(fmpq(1), centre - active, max(low, kink), high),
+    )
+    return [piece for piece in pieces if piece.first <= piece.last]
+
+
+def smooth_outputs(function: SmoothFunction, centres: Numbers) -> list[float]:
+    """About the activations of references: any numbers would do."""
+    with ctx.workprec(PRECISION):
+        outputs = [float(function.value(arb(centre)).mid()) for centre in centres]
+    if not all(map(math.isfinite, outputs)):
+        raise Rejected(f"a reference is outside of the domain of {type(function).__name__.lower()}")
+    return outputs
+
+
+def smooth_pieces(
+    function: SmoothFunction, error: ActivationError | None, interval: Interval, graphs: GraphEntry, centres: Numbers,
+    outputs: Sequence[float],
+) -> list[list[LinePiece]]:  # fmt: skip
+    """The lines below and above an activation, one list per neuron.
+
+    Args:
+        error: What its evaluation may be off.
+        interval: The bounds of all neurons.
+        graphs: One row per neuron.
+        centres: The references of pre-activations.
+        outputs: The numbers that dh counts from.
+    """
+    ends = [list(interval.lower)]
+    for column in zip(*graphs.breakpoints, strict=True):
+        points = [int((fraction(point) * (1 << BOUND_BITS)).floor()) for point in column]
+        ends.append([
+            min(max(point, low), high)
+            for point, low, high in zip(points, interval.lower, interval.upper, strict=True)
+        ])  # fmt: skip
+    ends.append(list(interval.upper))
+    pieces: list[list[LinePiece]] = [[] for _ in centres]
+    for number, (lower, upper) in enumerate(pairwise(ends)):
+        enclosed = Enclosed(function, lower, upper, error)
+        for sign, rows in ((1, graphs.below), (-1, graphs.above)):
+            slopes = [row[number] for row in rows]
+            offsets = enclosed.offsets(torch.tensor(slopes, dtype=torch.float64), sign)
+            for neuron, units in enumerate(offsets.units.tolist()):
+                rise, centre = fraction(slopes[neuron]), centres[neuron]
+                offset = fmpq(units) * fmpq(2) ** -offsets.bits
+                shift = offset + rise * centre - fraction(outputs[neuron])
+                first, last = lower[neuron] * UNIT - centre, upper[neuron] * UNIT - centre
+                pieces[neuron].append(LinePiece(rise, shift, first, last))
+    return pieces
