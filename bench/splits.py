@@ -28,8 +28,9 @@ from relucert.bounding.adam import Adam
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
 from relucert.methods.quadratic.ascent import AGAIN, COOLED, DECAY, CertificateAscent, Layout
-from relucert.methods.quadratic.dual import Piece, Term, evaluate, pieces, term
-from relucert.methods.quadratic.linearised_network import LinearisedNetwork
+from relucert.methods.quadratic.dual import Term, evaluate, term
+from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
+from relucert.methods.quadratic.pieces import Piece, relu_pieces
 from relucert.methods.quadratic.rows import RegionRows
 from relucert.methods.quadratic.solve import INFLATION
 from relucert.network import Network
@@ -79,10 +80,7 @@ class Leaves:
     def linearised(self) -> LinearisedNetwork:
         """With intervals of every leaf's own."""
         quick = self.rows.solver.quick
-        neurons = {
-            value: replace(its, lower=self.lower[value], upper=self.upper[value])
-            for value, its in quick.neurons.items()
-        }
+        neurons = {value: _within(its, self.lower[value], self.upper[value]) for value, its in quick.neurons.items()}
         return replace(quick, neurons=neurons)
 
     @property
@@ -114,7 +112,7 @@ class Leaves:
         scores = {}
         for value, neurons in ascent.linearised.neurons.items():
             function = term(value, found.pulled, weights, found.middles[value], point)
-            negative, positive = pieces(neurons, neurons.lower, neurons.upper)
+            negative, positive = neurons.pieces
             below, above = _least(function, negative), _least(function, positive)
             at_zero = function.at(positive, positive.low)
             score = (below - above).abs() if rule == "apart" else at_zero - torch.maximum(below, above)
@@ -143,6 +141,12 @@ class Leaves:
         lower = {value: part[leaves] for value, part in self.lower.items()}
         upper = {value: part[leaves] for value, part in self.upper.items()}
         return Leaves(self.rows, self.row, self.table[leaves], lower, upper)
+
+
+def _within(neurons: Neurons, lower: Tensor, upper: Tensor) -> Neurons:
+    """ReLUs with other bounds of deviations, (leaves, count) each."""
+    pieces = relu_pieces(neurons.centre, neurons.slope, lower, upper)
+    return replace(neurons, lower=lower, upper=upper, pieces=pieces)
 
 
 def _least(function: Term, piece: Piece) -> Tensor:
