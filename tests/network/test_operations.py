@@ -144,6 +144,15 @@ def test_many_images_are_convolved_as_few_are(name: str) -> None:
     assert tracked.grad is not None
 
 
+def test_patches_are_pulled_back_with_gradients() -> None:
+    """A kernel as large as its stride, as of a vision transformer: what a position adds is the whole image."""
+    operation = Convolution(numbers(8, 2, 3, 3), numbers(8), (6, 6), (3, 3), (0, 0, 0, 0), (1, 1), 1)
+    forms = numbers(1, 1, 8, 2, 2).requires_grad_()
+    (pulled,) = operation.transpose(2 * forms)
+    (gradient,) = torch.autograd.grad(pulled.sum(), forms)
+    torch.testing.assert_close(gradient[0, 0], 2 * operation.linear(torch.ones(2, 6, 6, dtype=torch.float64)))
+
+
 def test_a_restricted_linear_map_sees_only_its_support() -> None:
     operation = Linear(numbers(4, 6), numbers(4))
     support = torch.tensor([1, 4])

@@ -227,7 +227,7 @@ class Convolution(Affine):
             blocks = products.view(rows, columns, taps.shape[1], height, width, part.shape[3])
             for row in range(rows):
                 for column in range(columns):
-                    sums[row : row + height, column : column + width] += blocks[row, column].movedim(0, 2)
+                    sums[row : row + height, column : column + width].add_(blocks[row, column].movedim(0, 2))
         blocked: Tensor = image.unflatten(2, (*self.stride, self.weight.shape[1]))
         return blocked
 
