@@ -13,7 +13,7 @@ from relucert.arithmetic.region import Region, RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.attacks.witness import AdversarialCheck
 from relucert.bounding.interval import Bounds
-from relucert.branch_and_bound import root
+from relucert.branch_and_bound import node_tree, root
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
 from relucert.branch_and_bound.descent import Descent
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
@@ -64,6 +64,19 @@ class Attempt:
         with torch.no_grad():
             self.proven, self.failure = prover.run()
         self.nodes = prover.nodes
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_second_ascents_change_no_verdict(always: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_tree, "LONG_SHARE", 0.0 if always else 2.0)
+    monkeypatch.setattr(node_tree, "LONG_VISITS", 1)
+    network = CASES[0]
+    centre = centres(network, 1)[0].double()
+    order = ordered(network, centre)
+    answer = nearest(network, centre, order[0], order[1], math.inf, 4.0)
+    assert answer is not None
+    assert Attempt(network, runner_up(network, centre), centre, 0.99 * answer[0]).proven
+    assert Attempt(network, runner_up(network, centre), centre, 1.01 * answer[0]).violations
 
 
 @pytest.mark.parametrize("box", [None, (-1.5, 1.5)], ids=["everywhere", "box"])

@@ -96,6 +96,16 @@ class AscentResult:
     def pick(self, indices: Tensor | slice) -> AscentResult:
         return AscentResult(self.lower[indices], self.nodes.pick(indices), self.scores[indices], self.points[indices])
 
+    def replaced(self, indices: Tensor, others: AscentResult) -> AscentResult:
+        """The result with that of other ascents for some of the nodes, (count,)."""
+        duals = self.nodes.duals.index_copy(0, indices, others.nodes.duals)
+        return AscentResult(
+            self.lower.index_copy(0, indices, others.lower),
+            self.nodes._replace(duals=duals),
+            self.scores.index_copy(0, indices, others.scores),
+            self.points.index_copy(0, indices, others.points),
+        )
+
 
 class DualAscent:
     """Bounds rows, functions of some of the stages, over the subdomains of nodes."""

@@ -24,6 +24,10 @@ from relucert.branch_and_bound.subtrees import Ended
 from relucert.query.problem import Problem
 
 STEPS = 15  # of the ascent of a node
+LONG_STEPS = 60  # of the second ascent of nodes that it leaves open, where that is worth it
+LONG_TRIAL = 32  # nodes of a visit that are tried with it, at most, before it is known to be
+LONG_VISITS = 16  # before it is tried: small trees end without it
+LONG_SHARE = 0.1  # of the nodes that it has to prove; tuned on WK17a next to minimum distortions and on oval21
 ROOT_STEPS = 40
 LAST_STEPS = 200  # where no neuron is left to split
 DESCENTS = 16  # from the points of one visit, at most
@@ -75,6 +79,7 @@ class NodeVisitor:
         violates: Checks a point (size,) that the search came upon; True ends the search.
         nodes: How many nodes were bounded.
         visits: How many batches of nodes were visited.
+        long: Whether second, longer ascents proved enough nodes of the last visit that had some.
         bound: The least bound of the last visit, as computed.
         closed: Proven nodes, where the search is recorded.
     """
@@ -84,6 +89,7 @@ class NodeVisitor:
     violates: Callable[[Tensor], bool]
     nodes: int = 0
     visits: int = 0
+    long: bool = False
     bound: float | None = None
     closed: list[Nodes] = field(default_factory=list)
 
@@ -139,6 +145,8 @@ class NodeVisitor:
         if not nodes.size:
             return AscentResult(torch.zeros(0), nodes, nodes.duals, torch.zeros(0, len(self.tree.problem.centre)))
         result = dual_ascent.run(nodes, steps, self.ends, enough=0.0)
+        if self.long or (self.visits >= LONG_VISITS and not self.visits & (self.visits - 1)):  # 16, 32, 64, ...
+            result = self._prolonged(result)
         self.nodes, self.bound = self.nodes + nodes.size, float(result.lower.min())
         closed = result.lower > 0
         promising = closed.nonzero().flatten()
@@ -159,6 +167,16 @@ class NodeVisitor:
         splittable = (result.scores > 0).any(1)
         self._settle(result.nodes.pick((~splittable).nonzero().flatten()))
         return result.pick(splittable.nonzero().flatten())
+
+    def _prolonged(self, result: AscentResult) -> AscentResult:
+        """The result of an ascent, with second ones for nodes that it leaves open."""
+        rest = (~(result.lower > 0)).nonzero().flatten()
+        rest = rest if self.long else rest[:LONG_TRIAL]
+        if not len(rest):
+            return result
+        second = self.tree.dual_ascent.run(result.nodes.pick(rest), LONG_STEPS, self.ends, enough=0.0)
+        self.long = float((second.lower > 0).float().mean()) >= LONG_SHARE
+        return result.replaced(rest, second)
 
     def _proven(self, nodes: Nodes) -> Tensor:
         """Which nodes are proven, (count,)."""
