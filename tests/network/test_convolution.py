@@ -246,3 +246,24 @@ def test_a_convolution_that_sees_only_zeros_has_forms_of_zeros() -> None:
     rows = torch.ones(1, 3, 2, dtype=torch.float64)
     (pulled,) = convolution.pull(Rows(rows, convolution.shape((1, 1, 1))), [(1, 1, 1)])
     assert torch.equal(pulled.rows(), torch.zeros(1, 3, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("count", [17, 64, 65, 129])
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), GEOMETRIES[::3])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_images_are_convolved_wherever_they_lie_in_memory(
+    channels: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    count: int,
+) -> None:
+    """Views into larger tensors, images side by side, and a last chunk of one image."""
+    operation = convolution((channels, 3, 1), kernel, stride, padding, dilation)
+    shape = channels, *SIZE
+    behind = images(count + 7, *shape)[7:]
+    side_by_side = images(prod(shape) + 3, count)[3:].T.unflatten(1, shape)
+    image_last = images(2, *SIZE, channels, count)[1].permute(3, 2, 0, 1)
+    for inputs in (behind, side_by_side, image_last):
+        torch.testing.assert_close(operation.apply(inputs), by_torch(operation, inputs))

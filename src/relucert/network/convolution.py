@@ -100,7 +100,8 @@ class Convolution(Affine):
         sums = padded.new_empty(rows, columns, self.weight.shape[0], count)
         for row, row_sums in enumerate(sums):
             for tap, kernel in enumerate(kernels):
-                factors = padded.as_strided((columns, kernel.shape[1], count), strides, (row * down + tap) * line)
+                first = padded.storage_offset() + (row * down + tap) * line  # strided views count from the storage
+                factors = padded.as_strided((columns, kernel.shape[1], count), strides, first)
                 row_sums.baddbmm_(kernel.expand(columns, -1, -1), factors, beta=int(tap > 0))
         return sums.permute(3, 2, 0, 1)
 
