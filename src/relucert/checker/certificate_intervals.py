@@ -38,9 +38,9 @@ class IntervalCheck:
         if any(earlier in self.proof.intervals for earlier in self.bounds):
             interval = self._by_lines(value, interval)
         if value in self.proof.intervals:
-            before = linearised.before(value)
+            feasibility = Feasibility(linearised.before(value))
             for entry in self.proof.intervals[value]:
-                interval = _by_certificate(before, entry, interval)
+                interval = _by_certificate(feasibility, entry, interval)
         self.bounds[value] = interval
         return interval
 
@@ -55,11 +55,11 @@ class IntervalCheck:
         return interval.replaced(neurons, enclosure)
 
 
-def _by_certificate(linearised: CheckedNetwork, entry: IntervalEntry, interval: Interval) -> Interval:
+def _by_certificate(feasibility: Feasibility, entry: IntervalEntry, interval: Interval) -> Interval:
     """Intersects bounds of the last layer of a linearised network with what a certificate proves of single neurons."""
+    linearised = feasibility.linearised
     size = len(interval.lower)
     require(all(neuron < size for neuron in entry.neurons), "it bounds neurons that the network does not have")
-    feasibility = Feasibility(linearised)
     feasibility.check_sizes(entry.certificate)
     feasibility.check(entry.certificate)
     weights = feasibility.input_weights(entry.certificate)
