@@ -3,19 +3,23 @@
 import copy
 import gzip
 import json
+import math
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import relucert
 from relucert.checker.certificate_document import CERTIFICATE_FORMAT
 from relucert.checker.check import Rejected, check
+from relucert.checker.claim import image_digest
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.network import Linear, Network
+from relucert.network.fingerprint import fingerprint
 from tests.nets import chain
 from tests.smooth import SMOOTH
 
@@ -24,6 +28,8 @@ CASES = {
     "sigmoid": ("sigmoid", "2", "real"),
     "gelu": ("gelu", "inf", "real"),
     "sigmoid in float32": ("sigmoid", "2", "float32"),
+    "elu": ("elu", "2", "real"),
+    "hard swish": ("hard swish", "2", "real"),
 }
 
 
@@ -53,6 +59,7 @@ def verify(document: dict[str, Any], folder: Path, name: str) -> None:
     check(file, network_of(name))
 
 
+@pytest.mark.full_effort
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_passes(name: str, tmp_path: Path) -> None:
     document = json.loads(stored(name))
@@ -101,6 +108,53 @@ def test_what_is_spoilt_is_rejected(how: str, tmp_path: Path) -> None:
     spoilt(document, how)
     with pytest.raises(Rejected):
         verify(document, tmp_path, "sigmoid")
+
+
+@pytest.mark.parametrize("ulps", [-3000000, -1, 0, 2**16])
+def test_units_in_the_last_place_are_a_small_positive_number(ulps: int, tmp_path: Path) -> None:
+    document = json.loads(stored("sigmoid in float32"))
+    document["activation_ulps"] = ulps
+    with pytest.raises(Rejected, match="units in the last place"):
+        verify(document, tmp_path, "sigmoid in float32")
+
+
+@pytest.mark.parametrize("exponent", [10.0, 64.5, 66.5, 68.5])
+@pytest.mark.parametrize("share", [0.3, 0.85])
+def test_references_beside_far_larger_ones_are_no_others(share: float, exponent: float, tmp_path: Path) -> None:
+    """An activation of an activation: at the centre itself the row of this file is negative."""
+    unit = 2.0**10
+    weight = torch.tensor([[0.0, 0.0], [1.0, 0.5], [0.5, -1.0]], dtype=torch.float64)
+    bias = torch.tensor([math.log(2) * exponent, math.log(0.9 * unit), 0.0], dtype=torch.float64)
+    last = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    output = Linear(last, torch.tensor([share * unit, 0.0], dtype=torch.float64))
+    network = chain((2,), Linear(weight, bias), SMOOTH["exp"], SMOOTH["hard swish"], output)
+    assert float(network(torch.zeros(1, 2, dtype=torch.float64)) @ torch.tensor([1.0, -1.0]).double()) < 0
+    floats, still = pack_floats, pack_floats([0.0] * 3)
+
+    def lines(slopes: list[float]) -> dict[str, str]:
+        numbers, packed = pack(np.arange(3), 4), floats(slopes)
+        return {"neurons": numbers, "slopes": still, "breakpoints": floats([]), "below": packed, "above": packed}
+
+    steep = [0.0, 0.9 * unit, 1.0]
+    certificate = {
+        "kind": "joint", "deviations": {"1": still, "2": still}, "errors": {"1": floats([1e-40] * 3)},
+        "inputs": floats([1e-20]),
+    }  # fmt: skip
+    row = {
+        "certificate": 0, "factor": 1.0, "inputs": floats([0.0, 0.0]), "errors": {"1": still},
+        "links": {"1": floats([0.0, -0.9 * unit, 0.0]), "2": floats([0.0, -1.0, 0.0])},
+    }  # fmt: skip
+    document = {
+        "format": CERTIFICATE_FORMAT, "network": {"name": "n", "sha256": fingerprint(network)},
+        "image": {"index": 0, "values": [0.0, 0.0], "sha256": image_digest([0.0, 0.0])}, "rows": [[1.0, -1.0]],
+        "offsets": [0.0], "norm": "inf", "box": None, "scale": None, "radius": 1e-9, "inference": "real",
+        "scope": "all", "slopes": {"2": [floats(steep)], "3": [floats([1.0] * 3)]},
+        "layers": {"1": lines(steep), "2": lines([1.0] * 3)}, "certificates": [certificate], "row_proofs": [row],
+    }  # fmt: skip
+    file = tmp_path / "proof.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(Rejected, match="does not prove"):
+        check(file, network)
 
 
 def test_other_breakpoints_are_sound(tmp_path: Path) -> None:

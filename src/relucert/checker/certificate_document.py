@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relucert.checker.claim import INFERENCES, KEYS, Certified, claim_of
+from relucert.checker.claim import INFERENCES, KEYS, Certified, activation_ulps_of, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
 from relucert.checker.trees import Rule, Scope, scope_of, smooth_slopes_of
@@ -138,7 +138,7 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     intervals = _by_layer(document.get("intervals", {}), _intervals)
-    ulps = as_whole(document["activation_ulps"]) if "activation_ulps" in document else None
+    ulps = activation_ulps_of(document)
     return CertificateProof(
         **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
         certificates=certificates, row_proofs=rows, intervals=intervals,
@@ -163,8 +163,10 @@ def _smooth_layer(entry: Any) -> LayerEntry:
     neurons = unpack(as_text(entry["neurons"]), 4)
     count = len(neurons)
     require(bool(count) and bool((np.diff(neurons) > 0).all()), "the neurons of a layer are not in ascending order")
-    slopes = np.asarray(_floats(entry["slopes"])) * 2.0**SLOPE_BITS
-    fits = len(slopes) == count and bool(((slopes == np.rint(slopes)) & (np.abs(slopes) < 2.0**50)).all())
+    slopes = np.asarray(_floats(entry["slopes"]))
+    require(bool((np.abs(slopes) < 2.0 ** (50 - SLOPE_BITS)).all()), "a slope of a layer is too steep")
+    slopes = slopes * 2.0**SLOPE_BITS
+    fits = len(slopes) == count and bool((slopes == np.rint(slopes)).all())
     require(fits, "a layer has not one slope for each neuron, in units of 2**-20")
     breakpoints, below, above = (_rows(entry[name], count) for name in ("breakpoints", "below", "above"))
     fits = len(below[0]) == len(above[0]) == len(breakpoints[0]) + 1

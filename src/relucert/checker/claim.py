@@ -61,6 +61,15 @@ def claim_of(document: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def activation_ulps_of(document: dict[str, Any]) -> int | None:
+    """How many units in the last place evaluations of smooth activations may be off; None: nothing is said."""
+    if "activation_ulps" not in document:
+        return None
+    ulps: int = as_whole(document["activation_ulps"])
+    require(0 < ulps < 2**16, "the units in the last place of its activations are no small number")
+    return ulps
+
+
 def _image(entry: Any) -> tuple[int, list[float]]:
     """The image's number and its values, which have the SHA-256 that stands beside them."""
     require(set(entry) == {"index", "sha256", "values"}, "its image has no index, SHA-256 and values")

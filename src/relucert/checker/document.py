@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.checker.certificate_document import CERTIFICATE_FORMAT, certificate_proof
-from relucert.checker.claim import INFERENCES, KEYS, Certified, claim_of
+from relucert.checker.claim import INFERENCES, KEYS, Certified, activation_ulps_of, claim_of
 from relucert.checker.content import MOST_BYTES, read_document
 from relucert.checker.entries import Rejected as Rejected
 from relucert.checker.entries import as_list, as_number, as_numbers, as_text, as_whole, require
@@ -144,8 +144,7 @@ def _proof(document: dict[str, Any]) -> Proof:
     require(entries == KEYS | {"inference", "relaxation"}, "its entries are not those of a proof")
     require(document["inference"] in INFERENCES, "its inference is none that is known")
     relaxation = read_relaxation(document["relaxation"])
-    ulps = as_whole(document["activation_ulps"]) if "activation_ulps" in document else None
-    require(ulps is None or 0 < ulps < 2**16, "the units in the last place of its activations are no small number")
+    ulps = activation_ulps_of(document)
     return Proof(**claim_of(document), inference=document["inference"], relaxation=relaxation, activation_ulps=ulps)
 
 

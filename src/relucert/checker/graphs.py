@@ -7,7 +7,6 @@ between two lines, its least value is on one of them. The offsets of lines are p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -49,18 +48,25 @@ def relu_pieces(low: fmpq, high: fmpq, centre: fmpq) -> list[LinePiece]:
     return [piece for piece in pieces if piece.first <= piece.last]
 
 
-def smooth_outputs(function: SmoothFunction, centres: Numbers) -> list[float]:
+def smooth_outputs(function: SmoothFunction, centres: Numbers) -> Numbers:
     """About the activations of references: any numbers would do."""
     with ctx.workprec(PRECISION):
-        outputs = [float(function.value(arb(centre)).mid()) for centre in centres]
+        outputs = [float(_about(function, arb(centre)).mid()) for centre in centres]
     if not all(map(math.isfinite, outputs)):
         raise Rejected(f"a reference is outside of the domain of {type(function).__name__.lower()}")
-    return outputs
+    return [fraction(output) for output in outputs]
+
+
+def _about(function: SmoothFunction, point: arb) -> arb:
+    """The value at a point, by the formula of the first piece that does not end before it."""
+    pieces = function.pieces(point, point) or ()
+    holds = (piece.value for piece in pieces if piece.end is None or not point > piece.end)
+    return next(holds, function.value)(point)
 
 
 def smooth_pieces(
     function: SmoothFunction, error: ActivationError | None, interval: Interval, graphs: GraphEntry, centres: Numbers,
-    outputs: Sequence[float],
+    outputs: Numbers,
 ) -> list[list[LinePiece]]:  # fmt: skip
     """The lines below and above an activation, one list per neuron.
 
@@ -69,7 +75,7 @@ def smooth_pieces(
         interval: The bounds of all neurons.
         graphs: One row per neuron.
         centres: The references of pre-activations.
-        outputs: The numbers that dh counts from.
+        outputs: The numbers that dh counts from, exactly.
     """
     ends = [list(interval.lower)]
     for column in zip(*graphs.breakpoints, strict=True):
@@ -88,7 +94,7 @@ def smooth_pieces(
             for neuron, units in enumerate(offsets.units.tolist()):
                 rise, centre = fraction(slopes[neuron]), centres[neuron]
                 offset = fmpq(units) * fmpq(2) ** -offsets.bits
-                shift = offset + rise * centre - fraction(outputs[neuron])
+                shift = offset + rise * centre - outputs[neuron]
                 first, last = lower[neuron] * UNIT - centre, upper[neuron] * UNIT - centre
                 pieces[neuron].append(LinePiece(rise, shift, first, last))
     return pieces

@@ -18,7 +18,7 @@ from flint import fmpq
 from torch import Tensor
 
 from relucert.checker.activations import is_activation
-from relucert.checker.ball_region import BallRegion, Numbers, fixed, fraction
+from relucert.checker.ball_region import BallRegion, Numbers, fixed
 from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer, most
@@ -73,7 +73,7 @@ class CheckedNetwork:
             neurons, (size,).
         max_deviation: By pre-activation, how far its activations may lie from their reference, (size,); 0 for inactive
             ReLUs.
-        outputs: By pre-activation, the references of its smooth activation.
+        outputs: By pre-activation, the references of its smooth activation, without an error.
         neurons: By pre-activation, those that are treated as unstable.
         end: The value that forms are on: the output, or a pre-activation that is to be bounded.
     """
@@ -86,7 +86,7 @@ class CheckedNetwork:
     residuals: dict[int, Fixed]
     slopes: dict[int, Fixed]
     max_deviation: dict[int, Fixed]
-    outputs: dict[int, list[float]]
+    outputs: dict[int, Fixed]
     neurons: dict[int, UnstableNeurons]
     end: int
 
@@ -108,8 +108,7 @@ class CheckedNetwork:
             if node.operation.name == "relu":
                 linearised.values[value] = linearised._relu(node.inputs[0])
             elif value in relaxation.smooth:
-                outputs = linearised.outputs[node.inputs[0]]
-                linearised.values[value] = fixed([fraction(number) for number in outputs])
+                linearised.values[value] = linearised.outputs[node.inputs[0]]
             else:
                 layer = relaxation.layers[value]
                 image = layer.linear([linearised.values[source] for source in node.inputs])
@@ -130,6 +129,8 @@ class CheckedNetwork:
         """Sets the unstable neurons of a pre-activation, which the file lists; the others have to be proven stable."""
         entry, size = proof.layers[value], self.network.sizes[value]
         require(all(neuron < size for neuron in entry.neurons), "it has neurons that the network does not have")
+        ordered = all(low <= high for low, high in zip(interval.lower, interval.upper, strict=True))
+        require(ordered, f"the bounds of value {value} cross")
         centres = numbers_of(self.values[value])
         unit = fmpq(1, 1 << BOUND_BITS)
         lower = [low * unit - centre for low, centre in zip(interval.lower, centres, strict=True)]
@@ -178,9 +179,10 @@ class CheckedNetwork:
         require(entry.neurons == list(range(len(centres))), f"it leaves out neurons of value {value}")
         require(entry.graphs is not None, f"it has no lines around the smooth activation of value {value}")
         assert entry.graphs is not None
-        self.outputs[value] = smooth_outputs(function, centres)
+        # The rounded numbers are the references themselves, so that nothing has to be charged.
+        self.outputs[value] = replace(fixed(smooth_outputs(function, centres)), error=0)
         pieces = smooth_pieces(
-            function, self.relaxation.error, interval, entry.graphs, centres, self.outputs[value]
+            function, self.relaxation.error, interval, entry.graphs, centres, numbers_of(self.outputs[value])
         )  # fmt: skip
         largest = [max(piece.largest for piece in lines) for lines in pieces]
         self.slopes[value] = Fixed(torch.tensor(entry.slopes, dtype=torch.int64), SLOPE_BITS)

@@ -69,6 +69,8 @@ PRECISIONS: dict[str, Precision | None] = {
 def activation_error(inference: str, ulps: int) -> ActivationError:
     """How far evaluations of activations in a precision may be off, by their units in the last place."""
     precision = PRECISIONS[inference]
+    if ulps < 1:
+        raise Rejected("evaluations of activations are off by at least a unit in the last place")
     if precision is None:
         raise Rejected("nothing is evaluated in real arithmetic that might be off")
     return ActivationError(ulps, precision.unit, precision.underflow, precision.largest, precision.smallest)

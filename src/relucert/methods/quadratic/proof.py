@@ -288,5 +288,5 @@ def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
         size = size + term.weight * (far + term.middle.abs()).square()
         size = size + term.error_weight * (piece.steep.abs() * far + shift + term.error_middle.abs()).square()
         found = found - RIGOROUS.above(RIGOROUS.gamma(256) * size, 16)
-        least = torch.minimum(least, torch.where(low <= high, found, torch.inf))
+        least = torch.minimum(least, torch.where(low > high, torch.inf, found))
     total.add(torch.where(least < torch.inf, least, torch.nan))  # a neuron whose numbers are none has no bound
