@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.region import Region, RegionShape
 from relucert.errors import InputError
@@ -90,3 +91,9 @@ def test_scales_that_are_none_are_refused(scale: Any) -> None:
     for make in made:
         with pytest.raises(InputError, match="scale"):
             make()
+
+
+def test_coordinates_without_a_limit_move() -> None:
+    low = torch.tensor([0.0, 0.0, -torch.inf, 0.5], dtype=torch.float64)
+    high = torch.tensor([torch.inf, 1.0, torch.inf, 0.5], dtype=torch.float64)
+    assert Box(low, high).moving.tolist() == [True, True, True, False]

@@ -10,8 +10,8 @@ from torch import Tensor
 from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
+from relucert.bounding.boxes import suits_cuts
 from relucert.branch_and_bound.box_tree import BoxProver
-from relucert.branch_and_bound.prove import suits_cuts
 from relucert.branch_and_bound.slope_ascent import SlopeAscent
 from relucert.network import Network, Relu, Reshape, Sigmoid
 from relucert.query.problem import Problem

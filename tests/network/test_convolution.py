@@ -258,8 +258,10 @@ def test_images_are_convolved_wherever_they_lie_in_memory(
     padding: tuple[int, int, int, int],
     dilation: tuple[int, int],
     count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Views into larger tensors, images side by side, and a last chunk of one image."""
+    monkeypatch.setattr("relucert.network.convolution.LEAST_FACTORS", 1)
     operation = convolution((channels, 3, 1), kernel, stride, padding, dilation)
     shape = channels, *SIZE
     behind = images(count + 7, *shape)[7:]
@@ -267,3 +269,13 @@ def test_images_are_convolved_wherever_they_lie_in_memory(
     image_last = images(2, *SIZE, channels, count)[1].permute(3, 2, 0, 1)
     for inputs in (behind, side_by_side, image_last):
         torch.testing.assert_close(operation.apply(inputs), by_torch(operation, inputs))
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_numbers_between_the_taps_of_a_kernel_are_not_seen(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relucert.network.convolution.LEAST_FACTORS", 1)
+    kernel, bias = torch.ones(1, 1, 1, 2, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    operation = Convolution(kernel, bias, (1, 5), (1, 1), (0, 0, 0, 0), (1, 2), 1)
+    row = torch.tensor([1.0, torch.inf, 1.0, 1.0, 1.0], dtype=torch.float64).expand(count, 1, 1, 5)
+    expected = torch.tensor([2.0, torch.inf, 2.0], dtype=torch.float64).expand(count, 1, 1, 3)
+    assert torch.equal(operation.linear(row), expected)

@@ -15,7 +15,9 @@ from relucert import data, robust_at
 from relucert.checker.check import check
 from relucert.common.valid import valid_inputs
 from relucert.errors import InputError
-from tests.nets import NETWORKS, centres, mlp
+from relucert.network import Convolution, Layer, Linear, Relu, Reshape
+from relucert.verification import search
+from tests.nets import NETWORKS, centres, chain, mlp
 from tests.verification.networks import as_onnx
 
 NETWORK = mlp(4, 6, 6, 3, seed=4)
@@ -133,3 +135,27 @@ def test_a_verdict_says_what_it_is_about() -> None:
     (verdict,) = robust_at(NETWORK, IMAGES[1:2], radius=1e-6, box=BOX)
     about = f"image 0, radius 1e-06, p = inf, {valid_inputs(BOX)}"
     assert repr(verdict).startswith(f"RobustnessVerdict({about}: 'holds' by ")
+
+
+@pytest.mark.parametrize("norm", ["3", "2", "1", "inf"])
+def test_cheap_bounds_decide_for_every_norm_where_few_inputs_move(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator of images: back-substitution is left to cuts of boxes, which only p = inf and large networks have."""
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(36, 3, generator=generator) / 2
+    kernels = [torch.randn(3, channels, 3, 3, generator=generator) / (3 * channels**0.5) for channels in (1, 3)]
+    steps: list[Layer] = [Linear(first, torch.zeros(36)), Reshape((36,), (1, 6, 6)), Relu()]
+    for kernel in kernels:
+        steps += [Convolution(kernel, torch.zeros(3), (6, 6), (1, 1), (1, 1, 1, 1), (1, 1), 1), Relu()]
+    steps += [Reshape((3, 6, 6), (108,)), Linear(torch.randn(2, 108, generator=generator) / 10, torch.zeros(2))]
+    network = chain((3,), *steps)
+    assert not network.suits_forward
+    image = torch.randn(1, 3, generator=generator)
+    (answer,) = relucert.certify(network, image, norm=norm, method="crown")
+    assert answer.radius
+    (verdict,) = robust_at(network, image, radius=answer.radius / 2, norm=norm, time_limit=60)
+    assert verdict.holds
+    assert verdict.method in ("interval", "fast-lin", "crown")
+    monkeypatch.setattr(search, "MOST_WORK", 0)
+    (verdict,) = robust_at(network, image, radius=answer.radius / 2, norm=norm, time_limit=60)
+    assert verdict.holds
+    assert (verdict.method == "branch and bound") == (norm == "inf")

@@ -40,7 +40,8 @@ class Box(NamedTuple):
     @property
     def moving(self) -> Tensor:
         """Which coordinates the box lets move, by more than its rounding outwards: (size,)."""
-        return self.high - self.low > FIXED * torch.maximum(self.low.abs(), self.high.abs())
+        width = self.high - self.low
+        return width.isinf() | (width > FIXED * torch.maximum(self.low.abs(), self.high.abs()))
 
     def contains(self, points: Tensor) -> Tensor:
         """Whether all coordinates of points (..., size) are valid: (...)."""

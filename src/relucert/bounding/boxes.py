@@ -22,12 +22,28 @@ from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.network import INPUT, Network
 
+MOST_CUT_INPUTS = 12  # that may move
+MOST_COVERED_INPUTS = 4  # the same, of a ball that is covered by boxes
+NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
 COLUMN_BYTES = 2**31  # of all columns of a zonotope, for the largest value
 LEAST_COLUMNS = 512  # of a zonotope, however large the network is
 MOST_BOXES = 512  # at once
 BOX_COLUMNS = 2048  # that zonotopes of boxes have room for, where several are bounded at once
+
+
+def suits_cuts(network: Network, region: Region) -> bool:
+    """Whether a region has so few inputs that cutting them is cheaper than splitting by neurons.
+
+    All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level. Balls of
+    other norms are covered by boxes, where some activation is no ReLU: its splits never end.
+    """
+    neurons = sum(network.sizes[value] for value in network.preactivations)
+    most = MOST_CUT_INPUTS
+    if region.norm.body != "box":
+        most = 0 if network.rectifiers_only else MOST_COVERED_INPUTS
+    return region.moving <= most and region.moving * NEURONS_PER_INPUT <= neurons
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +95,8 @@ def zonotope_bounds(network: Network, region: Region, arithmetic: Arithmetic) ->
 
 @dataclass(frozen=True)
 class _ShareKeeper(PlainDriver):
-    """Notes how much of each neuron's range is due to each input, by the value that is measured.
+    """Notes how much of each neuron's range is due to each input, by the value that is measured; nothing where the
+    zonotope has no coefficients, as that of the last pre-activation.
 
     spans: the half-widths of the boxes, (batch, inputs).
     """

@@ -334,7 +334,9 @@ def _relaxed(
     blocks: dict[int, Block] = {}
     if len(support):
         inner = slope[:, None, support]
-        blocks = {source: _columns(rows, support) * inner for source, rows in operand.dense().items()}
+        for source, block in operand.blocks.items():
+            check_time()
+            blocks[source] = _columns(operand.widen(block), support) * inner
     if len(fresh):
         blocks[value] = Units(fresh, half[:, fresh])
     return Zonotope(centre, deviation, error, blocks, support)

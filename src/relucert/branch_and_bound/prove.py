@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
-from relucert.arithmetic.region import Region
+from relucert.bounding.boxes import suits_cuts
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.box_tree import STAGE, BoxProver
 from relucert.branch_and_bound.boxes import TOO_SMALL
@@ -26,13 +26,8 @@ from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
 from relucert.execution.team import at_most
-from relucert.network import Network
 from relucert.network.batching import fitting_workers
 from relucert.query.problem import Problem
-
-MOST_CUT_INPUTS = 12  # that may move
-MOST_COVERED_INPUTS = 4  # the same, of a ball that is covered by boxes
-NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +102,3 @@ def _prove(
     except TimeUp:
         return Outcome(False, LATE, prover.nodes, prover.stage)
     return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
-
-
-def suits_cuts(network: Network, region: Region) -> bool:
-    """Whether a region has so few inputs that cutting them is cheaper than splitting by neurons.
-
-    All relaxations of a box get narrower with every cut, but as many cuts as there are inputs make one level. Balls of
-    other norms are covered by boxes, where some activation is no ReLU: its splits never end.
-    """
-    neurons = sum(network.sizes[value] for value in network.preactivations)
-    most = MOST_CUT_INPUTS
-    if region.norm.body != "box":
-        most = 0 if network.rectifiers_only else MOST_COVERED_INPUTS
-    return region.moving <= most and region.moving * NEURONS_PER_INPUT <= neurons

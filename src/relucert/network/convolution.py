@@ -22,6 +22,7 @@ from relucert.network.registry import register
 
 MANY = 64  # numbers of a kernel for each form: for fewer forms a product at every position is not worth its set-up
 IMAGES_AT_ONCE = 64  # in a product at every position: tuned on 16 to 256 images of 32 x 64 x 64
+LEAST_FACTORS = 48  # input channels times kernel width from which products by images are the faster ones
 PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
@@ -76,11 +77,16 @@ class Convolution(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         batch, images = inputs[0].shape[:-3], inputs[0].reshape(-1, *inputs[0].shape[-3:])
         tracked = torch.is_grad_enabled() and (images.requires_grad or self.weight.requires_grad)
-        if 4 * len(images) > IMAGES_AT_ONCE and self.groups == 1 and not tracked:
+        if 4 * len(images) > IMAGES_AT_ONCE and self._suits_images and not tracked:
             return in_chunks(self._by_images, images, IMAGES_AT_ONCE).reshape(*batch, -1, *self._output_size)
         column_bytes = self.groups * self._rows.shape[2] * self._positions * images.element_size()
         sums = in_chunks(self._sums, images, CHUNK_BYTES // column_bytes)
         return sums.reshape(*batch, -1, *self._output_size)
+
+    @property
+    def _suits_images(self) -> bool:
+        """Whether products whose columns are images are long enough to be fast."""
+        return self.groups == 1 and self.dilation == (1, 1) and self.weight[0, :, 0].numel() >= LEAST_FACTORS
 
     def _sums(self, images: Tensor) -> Tensor:
         """`linear` of images, (count, channels, height, width): (count, groups, channels of a group, positions)."""
@@ -99,6 +105,7 @@ class Convolution(Affine):
         strides, line = (across * channels * count, count, 1), width * channels * count
         sums = padded.new_empty(rows, columns, self.weight.shape[0], count)
         for row, row_sums in enumerate(sums):
+            check_time()
             for tap, kernel in enumerate(kernels):
                 first = padded.storage_offset() + (row * down + tap) * line  # strided views count from the storage
                 factors = padded.as_strided((columns, kernel.shape[1], count), strides, first)

@@ -236,11 +236,15 @@ class Affine(Operation):
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""
-        rows = self.spread(units, shape, dtype)
-        if isinstance(rows, Units):
-            diagonal = rows.absolute_diagonal(prod(shape), dtype)
-            return diagonal.reshape(len(diagonal), *self.shape(shape))
-        return rows.abs().sum(1)
+        size, members = prod(shape), 1 if units.scale is None else len(units.scale)
+        total = torch.zeros(members, *self.shape(shape), dtype=dtype)
+        for part in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
+            rows = self.spread(part, shape, dtype)
+            if isinstance(rows, Units):
+                total += rows.absolute_diagonal(size, dtype).reshape(-1, *total.shape[1:])
+            else:
+                total += rows.abs().sum(1)
+        return total
 
     def restrict(self, support: Tensor) -> Affine | None:
         """The same map restricted to the flat input coordinates in `support`; None where it has no compact form."""

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import torch
 
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.boxes import suits_cuts
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.table import find_method
+from relucert.network.work import backward_work
 from relucert.query.problem import Problem
 
 CHEAP = ("interval", "fast-lin", "crown")
-FEW_INPUTS = 12  # that may move: bounds of large networks are then left to the prover, which makes use of that
+MOST_WORK = 10**11  # multiplications of a back-substitution that is done first all the same: some seconds
 ATTACK_SHARE = 0.3  # of the time limit; cheap bounds may take the rest
 
 
@@ -38,12 +40,18 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
     return Bounded(left, next(reversed(closed.values()), None))
 
 
+def _left_to_cuts(problem: Problem) -> bool:
+    """Whether back-substitution is left to the prover: the network is large, and boxes of few inputs are cut."""
+    network, region = problem.network, problem.region
+    cut = region.norm.body == "box" and suits_cuts(network, region)
+    return cut and not network.suits_forward and backward_work(network) > MOST_WORK
+
+
 def _closed(problem: Problem, report: Report) -> Iterator[tuple[int, str]]:
     """Rows that are proven, and the method that proves each."""
     network, region, prop = problem.exact, problem.region, problem.prop
     left = list(range(prop.rows.shape[1]))
-    few = region.moving <= FEW_INPUTS and not network.suits_forward
-    for name in CHEAP[: 1 if few else None]:
+    for name in CHEAP[: 1 if _left_to_cuts(problem) else None]:
         if not left:
             return
         report(Progress(stage=name))
