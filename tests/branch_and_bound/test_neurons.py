@@ -154,6 +154,16 @@ def test_the_root_encloses_and_gets_tighter(name: str) -> None:
             assert bool((later.upper <= earlier.upper).all())
 
 
+def ascent_of(name: str, norm: float) -> tuple[Region, Property, Stages, DualAscent]:
+    """The root of a small network in a region of radius 0.3, and ascents on its runner-up's margin."""
+    network = SMALL[name].cast(torch.float64)
+    region = region_of(network, 0.3, norm)
+    prop = runner_up(network, region.points[0])
+    with torch.no_grad():
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+        return region, prop, stages, DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
+
+
 @pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
 @pytest.mark.parametrize("name", SMALL)
@@ -161,13 +171,9 @@ def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
     name: str, norm: float, folded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(root, "folds", lambda network, bounds: folded)
-    network = SMALL[name].cast(torch.float64)
-    region = region_of(network, 0.3, norm)
-    prop = runner_up(network, region.points[0])
+    region, prop, stages, dual_ascent = ascent_of(name, norm)
+    network, roots = SMALL[name].cast(torch.float64), dual_ascent.roots()
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
-        dual_ascent = DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
-        roots = dual_ascent.roots()
         first, result = dual_ascent.run(roots, 0, math.inf), dual_ascent.run(roots, 15, math.inf)
         rows = Rows(network.output, prop.rows[0], prop.offsets[0])
         proven = proven_bounds(stages, rows, result.nodes)
@@ -186,14 +192,10 @@ def test_descents_go_below_samples_and_stay_in_the_region(
     name: str, norm: float, folded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(root, "folds", lambda network, bounds: folded)
-    network = SMALL[name].cast(torch.float64)
-    region = region_of(network, 0.3, norm)
-    prop = runner_up(network, region.points[0])
+    region, prop, _, dual_ascent = ascent_of(name, norm)
+    network, points = SMALL[name].cast(torch.float64), samples_of_ball(region)
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
-        descent = Descent(DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0])))
-        points = samples_of_ball(region)
-        ends = descent.run(torch.zeros(len(points), dtype=torch.long), points.float()).double()
+        ends = Descent(dual_ascent).run(torch.zeros(len(points), dtype=torch.long), points.float()).double()
     before, after = (prop.values(network(some)).flatten() for some in (points, ends))
     assert float(region.norm.distance(ends, region.points).max()) <= 0.3 * (1 + 1e-4)
     assert bool((after <= before + 1e-4).all())

@@ -24,16 +24,8 @@ NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
 INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root: where to look first
 CLOSE_FACTORS = (0.996, 1.004)  # of a guess of the root that is nearly right
-FAR_FACTORS = (
-    0.01,
-    0.1,
-    0.5,
-    1.5,
-    3.0,
-    8.0,
-    30.0,
-    1000.0,
-)  # of a guess of the root that the first look did not bracket
+# Of a guess of the root that the first look did not bracket:
+FAR_FACTORS = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)
 BRACKET_STEPS = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
 CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # around a root, where predictions are nearly exact but not cheap
 
