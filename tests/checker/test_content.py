@@ -12,7 +12,7 @@ import pytest
 
 import relucert
 from relucert.checker.check import Rejected, check
-from relucert.checker.content import BYTES_PER_LIST, BYTES_PER_NUMBER, MOST_BYTES
+from relucert.checker.entries import BYTES_PER_LIST, BYTES_PER_NUMBER, MOST_BYTES
 from relucert.checker.packing import pack, unpack
 from relucert.cli.main import build_parser
 from tests.nets import mlp

@@ -9,7 +9,7 @@ import torch
 from flint import fmpz_mat
 from torch import Tensor
 
-from relucert.checker.definite import is_semidefinite
+from relucert.checker.quadratic_matrix import is_semidefinite
 from tests.rational import truly_semidefinite
 
 BITS = 50

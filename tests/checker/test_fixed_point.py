@@ -17,7 +17,7 @@ from relucert.checker.fixed_point import (
     of_floats,
     of_fractions,
     of_integers,
-    squared_sums,
+    row_sums,
     sums,
 )
 
@@ -64,7 +64,7 @@ def test_sums_are_exact(terms: int) -> None:
     rows, (vector,) = integers(3, terms, BITS, 4), integers(1, terms, BITS, 5)
     truth = [sum(one * two for one, two in zip(row, vector, strict=True)) for row in rows]
     assert sums(fixed(rows), Fixed(torch.tensor(vector), 0)) == truth
-    assert squared_sums(fixed(rows)) == [sum(one * one for one in row) for row in rows]
+    assert row_sums(fixed(rows), fixed(rows)) == [sum(one * one for one in row) for row in rows]
 
 
 def test_errors_of_factors_are_carried_on() -> None:

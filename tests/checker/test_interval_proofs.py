@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from relucert.checker.certificate import IntervalCheck
 from relucert.checker.certificate_document import CertificateProof
-from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
 from relucert.checker.linearised_network import CheckedNetwork

@@ -23,10 +23,9 @@ import relucert
 from relucert.arithmetic.norm import Norm
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read
-from relucert.checker.integers import Chain, is_chain
-from relucert.checker.linearised_chain import CheckedChain, linearise
+from relucert.checker.linearised_chain import Chain, CheckedChain, is_chain, linearise
+from relucert.checker.quadratic import least_margin
 from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
-from relucert.checker.quadratic_margin import least_margin
 from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality, inequality
 from relucert.network import IndexMap, Linear, Network
 from tests.checker.test_certificate_proofs import stored

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import relucert
+from relucert.checker.certificate import IntervalCheck
 from relucert.checker.certificate_document import CertificateEntry, CertificateProof, RowEntry
 from relucert.checker.certificate_feasible import Feasibility
-from relucert.checker.certificate_intervals import IntervalCheck
 from relucert.checker.certificate_margin import Margin
 from relucert.checker.check import check
 from relucert.checker.document import Rejected, read

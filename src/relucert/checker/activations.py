@@ -23,12 +23,10 @@ class _SShaped(SmoothFunction):
     """Convex below 0, concave above."""
 
     curvatures = (1, -1)
+    fixed_scale = 1
 
     def breakpoints(self) -> list[arb]:
         return [arb(0)]
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(1)
 
 
 class _Gated(SmoothFunction):
@@ -78,11 +76,10 @@ class Softsign(_SShaped):
 
 @dataclass(frozen=True)
 class Softplus(SmoothFunction):
+    fixed_scale = 1
+
     def value(self, x: arb) -> arb:
         return x.exp().log1p() if x < 0 else x + (-x).exp().log1p()
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(1)
 
     def slope(self, x: Any) -> Any:
         return 1 / (1 + (-x).exp())
@@ -90,14 +87,13 @@ class Softplus(SmoothFunction):
 
 @dataclass(frozen=True)
 class Exp(SmoothFunction):
+    fixed_scale = 0
+
     def value(self, x: arb) -> arb:
         return x.exp()
 
     def slope(self, x: Any) -> Any:
         return x.exp()
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(0)
 
 
 @dataclass(frozen=True)
@@ -258,6 +254,7 @@ class Reciprocal(SmoothFunction):
 @dataclass(frozen=True)
 class Sqrt(SmoothFunction):
     curvatures = (-1,)
+    fixed_scale = 0
 
     def value(self, x: arb) -> arb:
         return x.sqrt()
@@ -268,9 +265,6 @@ class Sqrt(SmoothFunction):
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low >= 0)
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(0)
-
     def accurate(self, smallest: arb) -> tuple[arb, None]:
         return smallest, None
 
@@ -278,6 +272,7 @@ class Sqrt(SmoothFunction):
 @dataclass(frozen=True)
 class Log(SmoothFunction):
     curvatures = (-1,)
+    fixed_scale = 1
 
     def value(self, x: arb) -> arb:
         return x.log()
@@ -288,9 +283,6 @@ class Log(SmoothFunction):
     def defined(self, low: arb, high: arb) -> bool:
         return bool(low > 0)
 
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(1)
-
     def accurate(self, smallest: arb) -> tuple[arb, None]:
         return smallest, None
 
@@ -299,6 +291,7 @@ class _Wave(SmoothFunction):
     """`sin(x + shift pi / 2)`: concave from an even zero to the next one, convex from an odd one."""
 
     shift: int
+    fixed_scale = 1
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
         width = float(high.mid()) - float(low.mid())
@@ -314,9 +307,6 @@ class _Wave(SmoothFunction):
     def _number(self, point: arb) -> int:
         """The number of the last zero up to a point, or one next to it."""
         return math.floor(float(point.mid()) / math.pi + self.shift / 2)
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(1)
 
     def accurate(self, smallest: arb) -> tuple[arb, arb]:
         return arb(-LARGEST_ACCURATE), arb(LARGEST_ACCURATE)

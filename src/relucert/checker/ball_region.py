@@ -9,9 +9,8 @@ from fractions import Fraction
 from flint import fmpq
 
 from relucert.checker.claim import Certified
-from relucert.checker.fixed_point import Fixed
+from relucert.checker.fixed_point import Fixed, rounded
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.fixed_rows import rounded
 
 ROOT_BITS = 96  # behind the point, of square roots that are rounded up
 Numbers = list[fmpq]
@@ -55,11 +54,11 @@ class BallRegion:
         """An upper bound of the sum of squared coordinates of y with weights >= 0."""
         if self.norm == math.inf:
             return sum(weights, fmpq(0))
-        most = max(weights, default=fmpq(0))
+        largest = max(weights, default=fmpq(0))
         if self.walls is None:
-            return most
+            return largest
         within = (weight * wall * wall for weight, wall in zip(weights, self.walls, strict=True))
-        return min(most, sum(within, fmpq(0)))
+        return min(largest, sum(within, fmpq(0)))
 
     def fall(self, form: Numbers) -> fmpq:
         """An upper bound of how far a form on y falls below 0."""

@@ -52,10 +52,9 @@ class Feasibility:
 
     def check_sizes(self, entry: CertificateEntry) -> None:
         """Raises Rejected unless a certificate has one weight for each neuron and input."""
-        counts = {value: len(neurons) for value, neurons in self.linearised.neurons.items()}
-        followed = {value: count if self.linearised.neurons[value].followed else 0 for value, count in counts.items()}
+        counts, errors = self.linearised.counts
         check_counts("weights of deviations", entry.deviations, counts)
-        check_counts("weights of errors", entry.errors, followed)
+        check_counts("weights of errors", entry.errors, errors)
         fits = len(entry.inputs) in (1, len(self.linearised.region.radii))
         require(fits, "a certificate has neither one weight for all inputs nor one for each")
 
@@ -217,7 +216,7 @@ class ScaledRows:
                 blocks.append(np.zeros((len(wanted), len(factors)), dtype=np.int64))
             else:
                 units = rows.forms.units[torch.from_numpy(wanted)] if len(wanted) < len(roots) else rows.forms.units
-                blocks.append(self._scaled(units, rows.forms.bits, float(rows.doubt), roots[wanted], factors))
+                blocks.append(self._scaled(units, rows.forms.bits, float(rows.max_error), roots[wanted], factors))
         block = np.concatenate(blocks, 1)
         if self.order is not None:
             block = block[:, self.order]
@@ -225,7 +224,7 @@ class ScaledRows:
         self._blocks.append(sparse.csr_array(block) if sparse_block else block)
 
     def _scaled(
-        self, units: torch.Tensor, bits: int, doubt: float, roots: Floats, factors: Floats
+        self, units: torch.Tensor, bits: int, max_error: float, roots: Floats, factors: Floats
     ) -> NDArray[np.int64]:
         """The scaled entries as integers over 2**BITS. An entry is off by at most 0.51 of a unit where it is not 0: by
         four roundings of a number that is at most 1, then that to an integer; no underflow is large enough to count."""
@@ -240,7 +239,7 @@ class ScaledRows:
             self._fits = False
             return np.zeros(units.shape, dtype=np.int64)
         count = int(torch.count_nonzero(units))
-        spread = doubt * UP * float(np.linalg.norm(roots)) * float(np.linalg.norm(factors))
+        spread = max_error * UP * float(np.linalg.norm(roots)) * float(np.linalg.norm(factors))
         self._squares += (0.51 * math.sqrt(count) * 2.0**-BITS + spread) ** 2
         return numbers.astype(np.int64)
 

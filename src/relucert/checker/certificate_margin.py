@@ -42,10 +42,9 @@ class Margin:
     total: fmpq = field(default_factory=lambda: fmpq(0))
 
     def __post_init__(self) -> None:
-        counts = {value: len(neurons) for value, neurons in self.linearised.neurons.items()}
-        followed = {value: count if self.linearised.neurons[value].followed else 0 for value, count in counts.items()}
+        counts, errors = self.linearised.counts
         check_counts("links", self.entry.links, counts)
-        check_counts("centres of errors", self.entry.errors, followed)
+        check_counts("centres of errors", self.entry.errors, errors)
         if len(self.entry.inputs) != len(self.inputs):
             check_counts("centres of inputs", {INPUT: self.entry.inputs}, {INPUT: len(self.inputs)})
         self.factor = fraction(self.entry.factor)

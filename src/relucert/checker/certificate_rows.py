@@ -22,22 +22,22 @@ COEFFICIENTS = 2**21  # that are back-substituted at once, which bounds memory
 
 @dataclass(frozen=True, eq=False)
 class RoundedRows:
-    """Forms, (forms, size), that are off by at most `doubt` in every coefficient."""
+    """Forms, (forms, size), that are off by at most `max_error` in every coefficient."""
 
     forms: Fixed
-    doubt: Fraction
+    max_error: Fraction
 
     @classmethod
-    def rounded(cls, forms: Fixed, doubt: Fraction) -> RoundedRows:
-        """Forms whose own error adds to the doubt."""
-        return cls(replace(forms, error=0), doubt + forms.error / Fraction(2) ** forms.bits)
+    def rounded(cls, forms: Fixed, max_error: Fraction) -> RoundedRows:
+        """Forms whose own error adds to the largest one."""
+        return cls(replace(forms, error=0), max_error + forms.error / Fraction(2) ** forms.bits)
 
     def at(self, columns: Tensor) -> RoundedRows:
         """The coefficients at some columns, (count,)."""
-        return RoundedRows(self.forms.at(columns), self.doubt)
+        return RoundedRows(self.forms.at(columns), self.max_error)
 
     def plus(self, addend: RoundedRows) -> RoundedRows:
-        return RoundedRows.rounded(self.forms.plus(addend.forms), self.doubt + addend.doubt)
+        return RoundedRows.rounded(self.forms.plus(addend.forms), self.max_error + addend.max_error)
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class RowMaker:
                 _join(maps, node.inputs[0], rows)
                 continue
             transposed = self.linearised.layers[current].transpose(rows.forms)
-            pulled = RoundedRows.rounded(transposed, rows.doubt * self._gain(current))
+            pulled = RoundedRows.rounded(transposed, rows.max_error * self._gain(current))
             for source in node.inputs:
                 _join(pending, source, pulled)
         if INPUT in pending:
@@ -87,7 +87,9 @@ class RowMaker:
         """Forms on ReLUs as forms on their source, but for the errors."""
         slopes = self.linearised.slopes[value]
         steepest = Fraction(int(slopes.units.abs().max()) if slopes.units.numel() else 0) / Fraction(2) ** slopes.bits
-        return RoundedRows.rounded(multiply(rows.forms, slopes, torch.mul, 1), rows.doubt * max(Fraction(1), steepest))
+        return RoundedRows.rounded(
+            multiply(rows.forms, slopes, torch.mul, 1), rows.max_error * max(Fraction(1), steepest)
+        )
 
     def _gain(self, value: int) -> Fraction:
         """The most by which transposing an operation can multiply a coefficient's error: its largest column sum."""

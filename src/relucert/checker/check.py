@@ -15,8 +15,8 @@ import torch
 from relucert.checker.certificate import check_certificates
 from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.claim import Certified, image_digest
-from relucert.checker.content import MOST_BYTES
 from relucert.checker.document import Proof, QueryProof, Rejected, read
+from relucert.checker.entries import MOST_BYTES
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query

@@ -43,12 +43,12 @@ Matrix: TypeAlias = Whole | sparse.csr_array
 class Tridiagonal:
     """A symmetric matrix of integers over 2**UNIT_BITS: its diagonal blocks, whose lower halves count, and those below.
 
-    doubt: how far it may be off in the 2-norm.
+    max_error: how far it may be off in the 2-norm.
     """
 
     diagonal: list[Whole]
     below: list[Whole]
-    doubt: float
+    max_error: float
 
 
 def is_contraction(matrix: Matrix, error: float) -> bool:
@@ -70,8 +70,8 @@ def is_contraction(matrix: Matrix, error: float) -> bool:
     length = math.sqrt(float(np.square(low.ravel()).sum())) * 2.0**-BITS * UP
     if _is_at_most(Tridiagonal([_symmetric(high, None)], [], 0.0), error + length, False):
         return True
-    doubt = length * length * UP + 2 * len(matrix) * 2.0**-UNIT_BITS
-    return _is_at_most(Tridiagonal([_symmetric(high, low)], [], doubt), error, True)
+    max_error = length * length * UP + 2 * len(matrix) * 2.0**-UNIT_BITS
+    return _is_at_most(Tridiagonal([_symmetric(high, low)], [], max_error), error, True)
 
 
 def _split(matrix: Whole) -> tuple[Floats, Floats]:
@@ -142,9 +142,9 @@ def _is_at_most(gram: Tridiagonal, error: float, precise: bool) -> bool:
 
     precise: whether the factor has all bits or only the high ones.
     """
-    if not error + gram.doubt < 0.5:
+    if not error + gram.max_error < 0.5:
         return False
-    limit = math.floor(((1 - error * UP) ** 2 - gram.doubt * UP - 2.0**-50) * 2.0**UNIT_BITS)
+    limit = math.floor(((1 - error * UP) ** 2 - gram.max_error * UP - 2.0**-50) * 2.0**UNIT_BITS)
     diagonal = [np.diag(np.full(len(block), limit)) - np.tril(block) for block in gram.diagonal]
     below = [-block for block in gram.below]
     width = max(map(len, diagonal)) * min(3, len(diagonal))

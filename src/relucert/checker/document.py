@@ -11,9 +11,17 @@ from typing import Any
 
 from relucert.checker.certificate_document import CERTIFICATE_FORMAT, certificate_proof
 from relucert.checker.claim import INFERENCES, KEYS, Certified, activation_ulps_of, claim_of
-from relucert.checker.content import MOST_BYTES, read_document
+from relucert.checker.entries import (
+    MOST_BYTES,
+    as_list,
+    as_number,
+    as_numbers,
+    as_text,
+    as_whole,
+    read_document,
+    require,
+)
 from relucert.checker.entries import Rejected as Rejected
-from relucert.checker.entries import as_list, as_number, as_numbers, as_text, as_whole, require
 from relucert.checker.quadratic_document import QUADRATIC_FORMAT, quadratic_proof
 from relucert.checker.trees import RelaxationEntry, read_relaxation
 

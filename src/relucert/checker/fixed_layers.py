@@ -55,7 +55,7 @@ class FixedLayer(ABC):
 
     def magnitude(self, sizes: Sequence[Fixed]) -> Fixed:
         """What the linear map with absolute coefficients makes, at most, of inputs >= 0, (size,) for each input."""
-        return most(self.absolute.linear([size.reshaped(1, -1) for size in sizes])).reshaped(-1)
+        return upper_bounds(self.absolute.linear([size.reshaped(1, -1) for size in sizes])).reshaped(-1)
 
     @cached_property
     def constant_sizes(self) -> list[Fraction] | None:
@@ -74,12 +74,12 @@ class FixedLayer(ABC):
         """What the constant adds to the forms: integers over 2**bits, bits, and how far each of them may be off."""
         if self.constant is None:
             return None
-        worth = sums(forms, self.constant)
+        products = sums(forms, self.constant)
         charge = forms.error * self.constant_size / Fraction(2) ** forms.bits
         if self.constant.error:
-            most = forms.largest * self.constant.error * len(self.constant.units)
-            charge += Fraction(most) / Fraction(2) ** (forms.bits + self.constant.bits)
-        return worth, forms.bits + self.constant.bits, charge
+            largest_error = forms.largest * self.constant.error * len(self.constant.units)
+            charge += Fraction(largest_error) / Fraction(2) ** (forms.bits + self.constant.bits)
+        return products, forms.bits + self.constant.bits, charge
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,18 +194,18 @@ class _Picked(FixedLayer):
     Attributes:
         indices: Which coordinate of the input each one is, (size,); one past the last: zero.
         before: How many coordinates the input has.
-        most: How often one of them is picked.
+        multiplicity: How often one of them is picked, at most.
     """
 
     indices: Tensor
     before: int
-    most: int
+    multiplicity: int
 
     def transpose(self, forms: Fixed) -> Fixed:
-        room = BITS - forms.largest.bit_length() - (self.most - 1).bit_length() - 1
+        room = BITS - forms.largest.bit_length() - (self.multiplicity - 1).bit_length() - 1
         forms = forms.coarser(-room)
         total = forms.units.new_zeros(len(forms.units), self.before + 1).index_add(1, self.indices, forms.units)
-        return Fixed(total[:, :-1], forms.bits, forms.error * self.most)
+        return Fixed(total[:, :-1], forms.bits, forms.error * self.multiplicity)
 
     def linear(self, inputs: Sequence[Fixed]) -> Fixed:
         padded = functional.pad(inputs[0].units, (0, 1))
@@ -348,7 +348,7 @@ def _absolute(numbers: Fixed) -> Fixed:
     return replace(numbers, units=numbers.units.abs())
 
 
-def most(numbers: Fixed) -> Fixed:
+def upper_bounds(numbers: Fixed) -> Fixed:
     """Upper bounds of numbers: the units plus the error."""
     return Fixed(numbers.units + numbers.error, numbers.bits)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import torch
@@ -130,6 +130,14 @@ def of_fractions(numbers: Sequence[Fraction], up: bool = False) -> Fixed:
     return Fixed(torch.tensor(units, dtype=torch.int64), bits)
 
 
+def rounded(numbers: Sequence[Fraction]) -> Fixed:
+    """Fractions rounded down, with an error of one unit unless all of them are exact."""
+    fixed = of_fractions(numbers)
+    unit = Fraction(2) ** -fixed.bits
+    exact = all(unit * units == number for units, number in zip(fixed.units.tolist(), numbers, strict=True))
+    return fixed if exact else replace(fixed, error=1)
+
+
 def of_integers(numbers: Sequence[int], bits: int, up: bool = False) -> Fixed:
     """Integers over 2**bits rounded down, or up, where they are too long; that error is not counted."""
     length = max((abs(number).bit_length() for number in numbers), default=0)
@@ -152,27 +160,13 @@ def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
 
 def matrix_product(left: Fixed, right: Fixed) -> Fixed:
     """`left @ right`, rounded down to units that hold it."""
-    terms = left.units.shape[-1]
-    blocks = [
-        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
-        for begin in range(0, max(1, terms), TERMS)
-    ]
-    error = terms * (left.error * right.largest + right.error * left.largest)
-    return _rounded(_total(blocks), left.bits + right.bits, error)
+    error = left.units.shape[-1] * (left.error * right.largest + right.error * left.largest)
+    return _rounded(_block_levels(left, right, _rows, torch.matmul), left.bits + right.bits, error)
 
 
 def sums(left: Fixed, right: Fixed) -> list[int]:
     """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
-    blocks = [
-        _levels(_columns(left, begin), _rows(right, begin), torch.matmul, TERMS)
-        for begin in range(0, max(1, left.units.shape[-1]), TERMS)
-    ]
-    return whole(_total(blocks))
-
-
-def squared_sums(rows: Fixed) -> list[int]:
-    """The sums of squares of every row, exactly, over 2**(2 bits)."""
-    return row_sums(rows, rows)
+    return whole(_block_levels(left, right, _rows, torch.matmul))
 
 
 def row_sums(left: Fixed, right: Fixed) -> list[int]:
@@ -181,11 +175,7 @@ def row_sums(left: Fixed, right: Fixed) -> list[int]:
     def product(first: Tensor, second: Tensor) -> Tensor:
         return (first * second).sum(-1)
 
-    blocks = [
-        _levels(_columns(left, begin), _columns(right, begin), product, TERMS)
-        for begin in range(0, max(1, left.units.shape[-1]), TERMS)
-    ]
-    return whole(_total(blocks))
+    return whole(_block_levels(left, right, _columns, product))
 
 
 def whole(levels: list[Tensor]) -> list[int]:
@@ -208,18 +198,14 @@ def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Ten
     return [level.to(torch.int64) for level in levels if level is not None]
 
 
-def _total(blocks: list[list[Tensor]]) -> list[Tensor]:
-    if len(blocks) == 1:
-        return blocks[0]
-    length = max(len(levels) for levels in blocks)
-    return [_sum([levels[level] for levels in blocks if level < len(levels)]) for level in range(length)]
-
-
-def _sum(tensors: list[Tensor]) -> Tensor:
-    total = tensors[0]
-    for tensor in tensors[1:]:
-        total = total + tensor
-    return total
+def _block_levels(left: Fixed, right: Fixed, cut: Callable[[Fixed, int], Fixed], product: Product) -> list[Tensor]:
+    """The levels of a product whose sums are computed in blocks of so many terms that float64 is exact."""
+    blocks = [
+        _levels(_columns(left, begin), cut(right, begin), product, TERMS)
+        for begin in range(0, max(1, left.units.shape[-1]), TERMS)
+    ]
+    length = max(map(len, blocks))
+    return [reduce(torch.add, [levels[level] for levels in blocks if level < len(levels)]) for level in range(length)]
 
 
 def _rounded(levels: list[Tensor], bits: int, error: int) -> Fixed:
@@ -260,8 +246,8 @@ def _long(numbers: Fixed, axis: int) -> bool:
 def _largest(units: Tensor) -> int:
     if not units.numel():
         return 0
-    least, most = units.aminmax()
-    return max(-int(least), int(most))
+    least, largest = units.aminmax()
+    return max(-int(least), int(largest))
 
 
 def _trailing_zeros(units: Tensor) -> int:

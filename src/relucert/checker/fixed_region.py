@@ -16,7 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.fixed_point import BITS, Fixed, multiply, of_fractions, squared_sums, sums
+from relucert.checker.fixed_point import BITS, Fixed, multiply, of_fractions, row_sums, sums
 
 ROUNDS = 8  # of the active-set iteration that splits forms for p = 2: any number is sound
 ROOT_BITS = 64  # behind the point, of square roots
@@ -97,7 +97,7 @@ class FixedRegion:
         values = _worth(forms, self.low, self.high)
         if self.norm == math.inf:
             return values
-        return [worth - fall for worth, fall in zip(values, self._falls(forms), strict=True)]
+        return [value - fall for value, fall in zip(values, self._falls(forms), strict=True)]
 
     def _falls(self, forms: Fixed) -> list[Fraction]:
         """How far forms fall below their values at the centre, at most, by the dual norm."""
@@ -123,7 +123,8 @@ class FixedRegion:
         largest = [int(number) for number in moved.units.amax(1).tolist()]
         if self.norm == 1:
             return [Fraction(number + unit) / Fraction(2) ** moved.bits for number in largest]
-        squares = squared_sums(replace(moved, units=moved.units + unit))
+        moved = replace(moved, units=moved.units + unit)
+        squares = row_sums(moved, moved)
         return [_root(square) / Fraction(2) ** moved.bits for square in squares]
 
     def _norm_shares(self, forms: Fixed) -> Tensor:

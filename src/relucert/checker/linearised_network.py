@@ -21,7 +21,7 @@ from relucert.checker.activations import is_activation
 from relucert.checker.ball_region import BallRegion, Numbers, fixed
 from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
 from relucert.checker.entries import Rejected, require
-from relucert.checker.fixed_layers import FixedLayer, most
+from relucert.checker.fixed_layers import FixedLayer, upper_bounds
 from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
 from relucert.checker.graphs import LinePiece, relu_pieces, smooth_outputs, smooth_pieces
 from relucert.checker.lines import BOUND_BITS, Interval
@@ -123,7 +123,7 @@ class CheckedNetwork:
         """Sets the reference and the residual of a value: `image` is the operation on the references before it."""
         self.values[value] = replace(image, error=0)
         residual = uniform(image)
-        self.residuals[value] = residual if noise is None else most(residual.plus(noise))
+        self.residuals[value] = residual if noise is None else upper_bounds(residual.plus(noise))
 
     def _open(self, value: int, proof: CertificateProof, interval: Interval) -> None:
         """Sets the unstable neurons of a pre-activation, which the file lists; the others have to be proven stable."""
@@ -165,8 +165,8 @@ class CheckedNetwork:
 
     def _function(self, value: int) -> SmoothFunction | None:
         """The smooth activation of a pre-activation, the only one that it then has; None: it has ReLUs."""
-        fed = [place for place in self.network.activations if self.network.source(place) == value]
-        functions = {self.relaxation.smooth.get(place) for place in fed}
+        activations = [after for after in self.network.activations if self.network.source(after) == value]
+        functions = {self.relaxation.smooth.get(activation) for activation in activations}
         require(len(functions) == 1, f"value {value} has two activations")
         return functions.pop()
 
@@ -213,6 +213,12 @@ class CheckedNetwork:
         relus = (value for value in self.network.activations if value <= self.end)
         return sorted({self.network.source(value) for value in relus})
 
+    @property
+    def counts(self) -> tuple[dict[int, int], dict[int, int]]:
+        """By pre-activation, how many unstable neurons it has, and how many errors e, which only followed ones have."""
+        counts = {value: len(neurons) for value, neurons in self.neurons.items()}
+        return counts, {value: count * self.neurons[value].followed for value, count in counts.items()}
+
     def sources(self, value: int) -> list[int]:
         """The pre-activations whose ReLUs reach a value through affine operations alone, and the input, -1."""
         relus = set(self.network.activations)
@@ -236,20 +242,20 @@ class CheckedNetwork:
             linear map of the inputs and errors, and of how far true deviations are from that of the true ones, (size,).
         """
         moved: dict[int, Fixed] = {INPUT: replace(inputs, error=0)}
-        drift: dict[int, Fixed] = {INPUT: most(self.residuals[INPUT].plus(uniform(inputs)))}
+        drift: dict[int, Fixed] = {INPUT: upper_bounds(self.residuals[INPUT].plus(uniform(inputs)))}
         for value in sorted(self.network.ancestors(self.preactivations) - {INPUT}):
             node = self.network.node(value)
             if is_activation(node):
                 source, slopes = node.inputs[0], self.slopes[node.inputs[0]]
                 image = multiply(moved[source], slopes, torch.mul, 1)
-                spread = most(multiply(drift[source], replace(slopes, units=slopes.units.abs()), torch.mul, 1))
+                spread = upper_bounds(multiply(drift[source], replace(slopes, units=slopes.units.abs()), torch.mul, 1))
                 if len(self.neurons[source]):
                     image = image.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
             else:
                 image = self.layers[value].linear([moved[source] for source in node.inputs])
                 spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
-                spread = most(spread.plus(self.residuals[value]))
-            moved[value], drift[value] = replace(image, error=0), most(spread.plus(uniform(image)))
+                spread = upper_bounds(spread.plus(self.residuals[value]))
+            moved[value], drift[value] = replace(image, error=0), upper_bounds(spread.plus(uniform(image)))
         values = self.preactivations
         return {value: moved[value] for value in values}, {value: drift[value] for value in values}
 

@@ -40,10 +40,10 @@ class Interval:
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
         return Interval(lower, upper)
 
-    def raised(self, neurons: Sequence[int], sign: int, least: Sequence[int]) -> Interval:
+    def raised(self, neurons: Sequence[int], signs: Sequence[int], least: Sequence[int]) -> Interval:
         """The intervals, improved by lower bounds of some neurons, or with the sign -1 of their negatives."""
         lower, upper = list(self.lower), list(self.upper)
-        for neuron, number in zip(neurons, least, strict=True):
+        for neuron, sign, number in zip(neurons, signs, least, strict=True):
             if sign > 0:
                 lower[neuron] = max(lower[neuron], number)
             else:

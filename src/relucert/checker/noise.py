@@ -123,8 +123,8 @@ def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], pr
     addend = precision.underflow / precision.unit  # more than an operand that is flushed to zero loses
     total = layer.magnitude([of_fractions([size + addend for size in numbers], up=True) for numbers in sizes])
     constants = layer.constant_sizes
-    most = max(max(numbers) for numbers in sizes)
-    underflow = precision.underflow * (count + 4) * (4 + most)
+    largest = max(max(numbers) for numbers in sizes)
+    underflow = precision.underflow * (count + 4) * (4 + largest)
     scale, gamma = Fraction(2) ** -total.bits, share / (1 - share)
     lost = []
     for coordinate, number in enumerate(total.units.tolist()):

@@ -3,7 +3,9 @@
 With v the inputs y and the sector errors e, `sum pi dz^2 + v' S v <= B` holds in the region for
 `S = kappa y^2 + tau (e^2 - w^2 dz^2) - pi dz^2`. The deviations dz are linear in v. They are rounded to matrices of
 integers, by which dz is off by little, as v is bounded; what that changes the inequality by is added to B. The matrix
-that remains is exact, and has to be positive semidefinite.
+that remains is exact, and has to be positive semidefinite. A Cholesky factor in float64 is only a proposal: rounded to
+integers it is L, and what counts is that the remainder `matrix - L L'`, exact, is diagonally dominant with a diagonal
+that is not negative, and so semidefinite, as L L' is.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from flint import fmpq, fmpz_mat
+import numpy as np
+from flint import fmpq, fmpz, fmpz_mat
 
 from relucert.checker.ball_region import Numbers, fraction
-from relucert.checker.definite import is_semidefinite
 from relucert.checker.document import Rejected
 from relucert.checker.linearised_chain import CheckedChain, CheckedLayer, common
 from relucert.checker.quadratic_document import ChainCertificate
@@ -45,18 +47,18 @@ def inequality(linearised: CheckedChain, entry: ChainCertificate) -> QuadraticIn
     if not all(number > 0 for number in diagonal):
         raise Rejected("a multiplier is not positive")
     powers = [-(math.frexp(float(number))[1] // 2) for number in diagonal]
-    rows, doubt = _SquareRows(linearised, entry, powers).run()
+    rows, shortfall = _SquareRows(linearised, entry, powers).run()
     form = fmpz_mat(rows) if rows else fmpz_mat(0, len(powers))
     matrix = -(form.transpose() * form)
     for index, (number, power) in enumerate(zip(diagonal, powers, strict=True)):
-        matrix[index, index] += _floor(number, 2 * power + 2 * FORM_BITS)
+        matrix[index, index] += int(shifted(number, 2 * power + 2 * FORM_BITS).floor())
     if not is_semidefinite(matrix, FORM_BITS):
         raise Rejected("a certificate's matrix is not proven to be positive semidefinite")
     weights = [
         fraction(number) if radius > 0 else fmpq(0)
         for number, radius in zip(entry.ball, linearised.region.radii, strict=True)
     ]
-    return QuadraticInequality(matrix, powers, linearised.region.most_squares(weights) + doubt)
+    return QuadraticInequality(matrix, powers, linearised.region.most_squares(weights) + shortfall)
 
 
 def check_sizes(linearised: CheckedChain, entry: ChainCertificate) -> None:
@@ -78,13 +80,13 @@ def check_sizes(linearised: CheckedChain, entry: ChainCertificate) -> None:
 
 
 class _SquareRows:
-    """Makes the rows whose squares add up to `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, up to a doubt."""
+    """Makes rows whose squares add up to `sum (pi + tau w^2) dz^2`, integers over 2**FORM_BITS, up to a shortfall."""
 
     def __init__(self, linearised: CheckedChain, entry: ChainCertificate, powers: list[int]) -> None:
         self.linearised, self.entry, self.powers = linearised, entry, powers
-        self.sizes = [_shifted(fmpq(1), -power) for power in powers[: len(linearised.moving)]]  # of u, at most
+        self.sizes = [shifted(fmpq(1), -power) for power in powers[: len(linearised.moving)]]  # of u, at most
         self.rows: list[list[int]] = []
-        self.doubt = fmpq(0)
+        self.shortfall = fmpq(0)
 
     def run(self) -> tuple[list[list[int]], fmpq]:
         """The rows, in units of u, and by how much the sum of their squares may fall short of the form."""
@@ -93,20 +95,20 @@ class _SquareRows:
             if number:
                 matrix, errors = self._next(self.linearised.layers[number - 1], layer, matrix, errors)
             self._add(number, layer, matrix, errors)
-        return self.rows, self.doubt
+        return self.rows, self.shortfall
 
     def _first(self) -> tuple[list[list[int]], Numbers]:
         """The deviations of the first layer as a map, over 2**MAP_BITS, and how far it may be off."""
         layer, moving, radii = self.linearised.layers[0], self.linearised.moving, self.linearised.region.radii
         factors, bits = common(
-            [_shifted(radii[index], power) for index, power in zip(moving, self.powers, strict=False)]
+            [shifted(radii[index], power) for index, power in zip(moving, self.powers, strict=False)]
         )
         shift = layer.weight.bits + bits - MAP_BITS
         matrix = [
             [_down(int(row[coordinate]) * factor, shift) for coordinate, factor in zip(moving, factors, strict=True)]
             for row in layer.weight.rows
         ]
-        return matrix, [_shifted(sum(self.sizes, fmpq(0)), -MAP_BITS)] * len(matrix)
+        return matrix, [shifted(sum(self.sizes, fmpq(0)), -MAP_BITS)] * len(matrix)
 
     def _next(
         self, before: CheckedLayer, layer: CheckedLayer, matrix: list[list[int]], errors: Numbers
@@ -128,20 +130,20 @@ class _SquareRows:
             for row, weights in zip(carried, weight.rows, strict=True)
         ]
         self.sizes += [
-            _shifted(before.width[neuron] * deviation[neuron], -power)
+            shifted(before.width[neuron] * deviation[neuron], -power)
             for neuron, power in zip(loose, powers, strict=True)
         ]
         rounded = sum(self.sizes, fmpq(0)) + sum(
-            (most + error for most, error in zip(deviation, errors, strict=True)), fmpq(0)
+            (amount + error for amount, error in zip(deviation, errors, strict=True)), fmpq(0)
         )
         spread, unit = common([slope * error for slope, error in zip(before.slope, errors, strict=True)])
         moved = (
             fmpz_mat([[abs(entry) for entry in row] for row in weight.rows]) * fmpz_mat([[entry] for entry in spread])
         ).entries()
-        return joined, [fmpq(entry, 1 << (weight.bits + unit)) + _shifted(rounded, -MAP_BITS) for entry in moved]
+        return joined, [fmpq(entry, 1 << (weight.bits + unit)) + shifted(rounded, -MAP_BITS) for entry in moved]
 
     def _add(self, number: int, layer: CheckedLayer, matrix: list[list[int]], errors: Numbers) -> None:
-        rounded = _shifted(sum(self.sizes, fmpq(0)), -FORM_BITS)
+        rounded = shifted(sum(self.sizes, fmpq(0)), -FORM_BITS)
         factors = [fraction(weight) for weight in self.entry.weights[number]]
         if layer.width is not None:
             for neuron in layer.loose:
@@ -155,7 +157,7 @@ class _SquareRows:
             shift = MAP_BITS + bits - FORM_BITS
             self.rows.append([_down(coefficient * int(mantissa), shift) for coefficient in row] + missing)
             off = root * error + rounded
-            self.doubt += off * (2 * root * deviation + off)
+            self.shortfall += off * (2 * root * deviation + off)
 
 
 def _root(number: fmpq) -> fmpq:
@@ -166,7 +168,8 @@ def _root(number: fmpq) -> fmpq:
     return fraction(root)
 
 
-def _shifted(number: fmpq, power: int) -> fmpq:
+def shifted(number: fmpq, power: int) -> fmpq:
+    """Times 2**power."""
     return number * (1 << power) if power >= 0 else number / (1 << -power)
 
 
@@ -175,5 +178,30 @@ def _down(number: int, shift: int) -> int:
     return number >> shift if shift >= 0 else number << -shift
 
 
-def _floor(number: fmpq, power: int) -> int:
-    return int(_shifted(number, power).floor())
+LARGEST = 1 << 900  # entries below it are numbers in float64
+SHIFT = 2.0**-28  # share of the diagonal that is left to the remainder
+
+
+def is_semidefinite(matrix: fmpz_mat, bits: int) -> bool:
+    """Whether it is proven for a symmetric matrix of integers over 2**(2 * bits), whose entries should be near 1."""
+    rows = matrix.tolist()
+    if not all(0 < row[index] < LARGEST for index, row in enumerate(rows)):
+        return False
+    if any(abs(entry) >= LARGEST for row in rows for entry in row):
+        return False
+    unit = 2.0 ** (-2 * bits)
+    numbers = np.array([[float(int(entry)) for entry in row] for row in rows]) * unit
+    try:
+        factor = np.linalg.cholesky(numbers - np.diag(SHIFT * np.diag(numbers)))
+    except np.linalg.LinAlgError:
+        return False
+    if not np.isfinite(factor).all():
+        return False
+    whole = np.rint(factor * 2.0**bits).tolist()
+    proposed = fmpz_mat([[fmpz(int(entry)) for entry in row] for row in whole])
+    return _is_dominant(matrix - proposed * proposed.transpose())
+
+
+def _is_dominant(matrix: fmpz_mat) -> bool:
+    """Whether every diagonal entry is at least the sum of the absolute values of the others of its row."""
+    return all(2 * row[index] >= sum(map(abs, row), fmpz(0)) for index, row in enumerate(matrix.tolist()))

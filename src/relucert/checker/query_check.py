@@ -15,9 +15,9 @@ from math import prod
 import torch
 
 from relucert.checker.document import BoxProof, Inequality, QueryProof, Rejected
-from relucert.checker.fixed_layers import FixedLayer, fixed_layers
+from relucert.checker.fixed_layers import FixedLayer, FixedLinear, fixed_layers
+from relucert.checker.fixed_point import rounded
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.fixed_rows import fixed_rows
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.specification import MOST_CASES, Case, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
@@ -116,7 +116,7 @@ class _Extended:
     def fixed(self) -> dict[int, FixedLayer]:
         """The fixed-point forms of all layers."""
         exact_ones: dict[int, FixedLayer] = {
-            value: fixed_rows(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
+            value: _fixed_rows(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
         }
         return {**fixed_layers(self.network), **exact_ones}
 
@@ -148,6 +148,15 @@ class _Extended:
         kept = self._append(IndexMap.of(torch.tensor(first), (size,)), value)
         raised = self._append(IndexMap.of(torch.tensor(larger), (len(differences),)), rise)
         return self._append(Add(), kept, raised)
+
+
+def _fixed_rows(rows: Rows, size: int, constants: Sequence[Fraction] | None) -> FixedLinear:
+    """A linear layer on a value of a size, with the terms of every row and the bias, in fixed point."""
+    numbers = [Fraction(0)] * (len(rows) * size)
+    for row, terms in enumerate(rows):
+        for index, number in terms:
+            numbers[row * size + index] += number
+    return FixedLinear(None if constants is None else rounded(constants), rounded(numbers).reshaped(len(rows), size))
 
 
 def _scale(inequality: Inequality) -> Fraction:

@@ -110,7 +110,7 @@ class FixedRelaxation:
         for signs in ((1, -1), (-1, 1)):
             for neurons, sign in zip((upwards, downwards), signs, strict=True):
                 least, _ = self._bound_neurons(value, bounds, lines, neurons, sign, stop=True)
-                interval = interval.raised(neurons, sign, least)
+                interval = interval.raised(neurons, [sign] * len(neurons), least)
             upwards, downwards = (
                 [index for index in neurons if interval.unstable[index]] for neurons in (upwards, downwards)
             )
@@ -237,9 +237,9 @@ class _BackSubstitution:
         layer = self.layers[value]
         if value in self.noise:
             self._noise(forms, self.noise[value])
-        worth = layer.at_zero(forms)
-        if worth is not None:
-            numbers, bits, charge = worth
+        constants = layer.at_zero(forms)
+        if constants is not None:
+            numbers, bits, charge = constants
             self.totals.add_units(numbers, numbers, bits)
             self.totals.charge(charge)
         return layer.transpose(forms)
@@ -334,11 +334,11 @@ class _BackSubstitution:
             coefficients = Fixed(clamped, forms.bits)
             if slopes.ndim == 1:
                 offsets = enclosed.offsets(slopes, sign)
-                worth = sums(coefficients, offsets)
+                amounts = sums(coefficients, offsets)
             else:
                 offsets = enclosed.offsets(slopes, sign, clamped != 0)
-                worth = row_sums(coefficients, offsets)
-            self.totals.add_units(worth, worth, forms.bits + offsets.bits)
+                amounts = row_sums(coefficients, offsets)
+            self.totals.add_units(amounts, amounts, forms.bits + offsets.bits)
         return multiply(forms, of_floats(torch.where(units > 0, below, above)), torch.mul, 1)
 
     def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
@@ -350,12 +350,11 @@ class _BackSubstitution:
             Fixed(clamped, forms.bits) for clamped in (forms.units.clamp(min=0), forms.units.clamp(max=0))
         )
         for first, second in ((low, high), (high, low)) if self.both else ((low, high),):
-            ends = sums(positive, first), sums(negative, second)
-            bits = forms.bits + first.bits, forms.bits + second.bits
-            below = first is low
-            for numbers, unit_bits in zip(ends, bits, strict=True):
+            for coefficients, ends in ((positive, first), (negative, second)):
+                numbers = sums(coefficients, ends)
                 zeros = [0] * len(numbers)
-                self.totals.add_units(numbers if below else zeros, zeros if below else numbers, unit_bits)
+                below, above = (numbers, zeros) if first is low else (zeros, numbers)
+                self.totals.add_units(below, above, forms.bits + ends.bits)
 
 
 def _slopes(slopes: Tensor, interval: Interval) -> Tensor:

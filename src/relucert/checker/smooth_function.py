@@ -33,6 +33,7 @@ class SmoothFunction(ABC):
 
     curvatures: tuple[int, ...] = (1,)
     overflow_factor: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
+    fixed_scale: ClassVar[int | None] = None  # what `scale` is everywhere, where it is the same
 
     @abstractmethod
     def value(self, x: arb) -> arb:
@@ -60,7 +61,7 @@ class SmoothFunction(ABC):
 
     def scale(self, low: arb, high: arb) -> arb | None:
         """The size that the error of an evaluation is relative to where |f| is smaller; None: no error is known."""
-        return None
+        return None if self.fixed_scale is None else arb(self.fixed_scale)
 
     def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
         """The interval of arguments at which the error of evaluations is known; None: it has no such end.

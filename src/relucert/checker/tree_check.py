@@ -93,11 +93,8 @@ class TreeCheck:
                 all(len(table) == size for table in tables), f"value {value} has another number of neurons than ranges"
             )
             listed = self.described.neurons.get(source, []) == list(range(size))
-            alone = sum(network.source(activation) == source for activation in (*smooth, *self._relus())) == 1
+            alone = not self.relus[source] and len(self._smooth_on(source)) == 1
             require(listed and alone, f"the neurons before the activation at value {value} have no slopes of their own")
-
-    def _relus(self) -> list[int]:
-        return [relu for relus in self.relus.values() for relu in relus]
 
     def margins(self) -> list[Fraction]:
         """Lower bounds of the rows, plus their offsets."""
@@ -126,13 +123,7 @@ class TreeCheck:
         neurons = torch.tensor(entry.neurons, dtype=torch.long)
         forms = torch.zeros(len(neurons), self.relaxation.network.sizes[value], dtype=torch.float64)
         forms[torch.arange(len(neurons)), neurons] = torch.tensor(entry.signs, dtype=torch.float64)
-        lower, upper = list(interval.lower), list(interval.upper)
-        for neuron, sign, least in zip(entry.neurons, entry.signs, self._least(value, forms, entry.trees), strict=True):
-            if sign > 0:
-                lower[neuron] = max(lower[neuron], least)
-            else:
-                upper[neuron] = min(upper[neuron], -least)
-        return Interval(lower, upper)
+        return interval.raised(entry.neurons, entry.signs, self._least(value, forms, entry.trees))
 
     def _least(self, value: int, forms: Tensor, trees: Trees) -> list[int]:
         """The least bound over the leaves of every form's tree, integers over 2**64."""
