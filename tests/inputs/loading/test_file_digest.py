@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relucert.errors import LoadError
-from relucert.inputs.loading.file_digest import file_digest
+from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.loading.runtime import Origin
 from tests.nets import mlp
 from tests.verification.networks import as_onnx

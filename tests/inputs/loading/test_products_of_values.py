@@ -17,7 +17,7 @@ import relucert
 from relucert.arithmetic.region import Region
 from relucert.errors import RelucertError, UnsupportedError
 from relucert.inputs.loading import load
-from relucert.inputs.loading.balance import balanced
+from relucert.inputs.loading.fusion import balanced
 from relucert.network import Network, Scale
 from relucert.network.fingerprint import fingerprint
 from tests.inputs.loading.image_models import Function, Layer

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relucert.errors import InputError
-from relucert.inputs.storage.cache import cache_directory
+from relucert.inputs.storage.files import cache_directory
 
 
 def test_the_place_the_user_chose(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.balance import ProductValues, balanced
-from relucert.inputs.loading.fusion import tidied
+from relucert.inputs.loading.fusion import ProductValues, balanced, tidied
 from relucert.inputs.loading.gates import product, quotient
 from relucert.inputs.loading.local import Picked, picked
 from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar

@@ -1,5 +1,6 @@
-"""Checks of the paths to load from: a readable file that is not a pickle."""
+"""The files that networks are loaded from: readable, no pickles, and identified by their SHA-256."""
 
+import hashlib
 import os
 import zipfile
 from pathlib import Path
@@ -60,3 +61,33 @@ def _entries(path: Path) -> list[str]:
             return archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError):
         return []
+
+
+EXTERNAL = b"location"  # how an .onnx file calls the place of a tensor that it keeps in another one
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a network's file and of those that it keeps tensors in."""
+    content = path.read_bytes()
+    digest = hashlib.sha256(content)
+    if path.suffix.lower() == ".onnx" and EXTERNAL in content:
+        for external in _external(path):
+            digest.update(hashlib.sha256(external.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _external(path: Path) -> list[Path]:
+    """The files beside a model that have some of its tensors."""
+    import onnx  # which takes its time, and is seldom needed here
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        graph = onnx.load(path, load_external_data=False).graph
+    except DecodeError:
+        return []  # whoever loads it says so
+    tensors = [
+        *graph.initializer,
+        *(attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")),
+    ]
+    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == EXTERNAL.decode()}
+    return [path.parent / name for name in sorted(names) if (path.parent / name).is_file()]

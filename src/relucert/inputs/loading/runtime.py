@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from relucert.errors import InputError, LoadError
-from relucert.inputs.loading.file_digest import file_digest
+from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import INPUT, Network
 from relucert.network.selection import Computed, apply, computed

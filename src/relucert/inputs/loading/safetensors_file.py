@@ -15,7 +15,7 @@ for others unless they select numbers as they are written.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
@@ -24,13 +24,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from relucert.errors import InputError, LoadError
+from relucert.errors import InputError, LoadError, NetworkError
 from relucert.inputs.loading.operands import PRECISIONS
 from relucert.inputs.loading.paths import check_file, one_line
 from relucert.inputs.loading.selections import check_selections
-from relucert.inputs.loading.sums import joint_sums
 from relucert.inputs.storage import files
-from relucert.network import Affine, Network, Node, Operation, find
+from relucert.network import Add, Affine, Convolution, Linear, Network, Node, Operation, find
 from relucert.network.fingerprint import rounding_marks
 
 FORMAT, OLDER = 2, 1
@@ -215,3 +214,42 @@ def _fits(stored: object, hint: object) -> bool:
 
 def _numbers(stored: object) -> bool:
     return isinstance(stored, list) and all(type(number) is int and number >= 0 for number in stored)
+
+
+def joint_sums(network: Network) -> list[Node]:
+    """The nodes, with operations that follow one another without a ReLU taken for terms of one sum.
+
+    Every number of such a sum may meet as many roundings as its last operation would, written out in one.
+    """
+    nodes: Sequence[Node] = network.nodes
+    try:
+        check_selections(network)
+    except NetworkError:  # earlier versions merged nodes of a maximum into the layer before it
+        nodes = [replace(node, exact=False) for node in nodes]
+    roundings = [0, *(_roundings(node) for node in nodes)]
+    counts = [0]
+    for value, node in enumerate(nodes, start=1):
+        counts.append(_count(node, roundings[value], [counts[source] for source in node.inputs]))
+    for value in range(len(nodes), 0, -1):
+        node = nodes[value - 1]
+        if isinstance(node.operation, Affine) and not node.exact:
+            for source in node.inputs:
+                if counts[source]:
+                    counts[source] = max(counts[source], counts[value])
+    return [
+        replace(node, roundings=counts[value]) if 0 < roundings[value] < counts[value] else node
+        for value, node in enumerate(nodes, start=1)
+    ]
+
+
+def _roundings(node: Node) -> int:
+    return node.operation.roundings if isinstance(node.operation, Affine) and not node.exact else 0
+
+
+def _count(node: Node, roundings: int, before: Sequence[int]) -> int:
+    """The roundings of a value written as one sum of what does not round; 0 where its numbers are computed already."""
+    if not isinstance(node.operation, Affine) or node.exact:
+        return 0
+    if isinstance(node.operation, Linear | Convolution) and roundings:
+        return roundings * max(1, *before, 1)
+    return roundings + (sum(before) if isinstance(node.operation, Add) else max(before))

@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from relucert.errors import LoadError
 from relucert.inputs.loading.paths import one_line
-from relucert.inputs.loading.torch_program import TracedProgram
+from relucert.inputs.loading.torch_record import TracedProgram
 
 _CASTS = ("aten.to.", "aten._to_copy")
 

@@ -17,8 +17,7 @@ from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.paths import one_line
-from relucert.inputs.loading.torch_program import TracedProgram
-from relucert.inputs.loading.torch_record import record, watch
+from relucert.inputs.loading.torch_record import TracedProgram, record, watch
 from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Reference, TorchCall
 from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network

@@ -8,17 +8,18 @@ whatever the tracer would have to take for a constant, are left to torch.export.
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-
-from relucert.inputs.loading.torch_program import TracedProgram
 
 LAYERS = "torch.nn.modules."  # modules of this package do the same whatever their input is, in evaluation mode
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
@@ -205,3 +206,25 @@ class _Recorder(UncompiledMode):
         if not self.certain or not isinstance(output, Tensor) or id(output) not in self.nodes:
             return None
         return TracedProgram(list(self.graph.nodes), self.image, self.stored, self.tensors, self.nodes[id(output)].name)
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """A graph of calls without in-place operators.
+
+    Attributes:
+        nodes: The graph's nodes in order; `meta["val"]` has the shape of a result, `meta["nn_module_stack"]` the layers
+            that a call is in, outermost first, as (path, class).
+        image: The name of the node that stands for the images.
+        stored: By the names of nodes that stand for the module's tensors, the tensors' own names.
+        tensors: By the tensors' own names, those that were traced.
+        output: The name of the node whose result is the module's.
+        casts: Whether the module's code casts to a fixed precision anywhere: it would compute in float64 only in part.
+    """
+
+    nodes: Sequence[Node]
+    image: str
+    stored: Mapping[str, str]
+    tensors: Mapping[str, Tensor]
+    output: str
+    casts: bool = False

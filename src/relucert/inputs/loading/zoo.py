@@ -11,7 +11,7 @@ from pathlib import Path
 from relucert.common.names import suggestion
 from relucert.errors import LoadError
 from relucert.inputs.loading import safetensors_file
-from relucert.inputs.storage.cache import cache_directory
+from relucert.inputs.storage.files import cache_directory
 from relucert.network import Network
 
 SUFFIX = ".safetensors"

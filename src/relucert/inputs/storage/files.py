@@ -1,4 +1,4 @@
-"""Atomic replacement of files: content is written to a temporary file beside the path, which then replaces it."""
+"""Atomic replacement of files, by a temporary file beside the path, and the location of the user's cache."""
 
 from __future__ import annotations
 
@@ -106,3 +106,17 @@ def _unwritable(path: Path, error: OSError) -> InputError:
 
 def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+
+
+VARIABLE = "XDG_CACHE_HOME"
+
+
+def cache_directory(purpose: str) -> Path:
+    """The folder of the user's cache for "data" or "networks"; it may not exist yet."""
+    base = Path(os.environ.get(VARIABLE, ""))
+    if not base.is_absolute():  # the XDG specification says to ignore relative paths
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError as error:
+            raise InputError(f"there is no home folder to keep a cache in: set {VARIABLE} to a folder") from error
+    return base / "relucert" / purpose

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly, Kernel
-from relucert.inputs.loading.lowering.convolutions import Geometry
-from relucert.inputs.loading.lowering.images import on_images
+from relucert.inputs.loading.lowering.convolutions import Geometry, on_images
 from relucert.inputs.loading.operands import Operand
 
 

@@ -23,38 +23,6 @@ def _gemm(assembly: Assembly, call: OnnxCall) -> Operand:
     return products.affine(assembly, call.value(0), weight, call.optional(2), alpha, beta)
 
 
-def _matmul(assembly: Assembly, call: OnnxCall) -> Operand:
-    return attention.matmul(assembly, call.operand(0), call.operand(1))
-
-
-def _add(assembly: Assembly, call: OnnxCall) -> Operand:
-    return assembly.add(call.operand(0), call.operand(1))
-
-
-def _subtract(assembly: Assembly, call: OnnxCall) -> Operand:
-    return assembly.add(call.operand(0), call.operand(1), times=-1.0)
-
-
-def _multiply(assembly: Assembly, call: OnnxCall) -> Operand:
-    return assembly.multiply(call.operand(0), call.operand(1))
-
-
-def _divide(assembly: Assembly, call: OnnxCall) -> Operand:
-    return assembly.divide(call.operand(0), call.operand(1))
-
-
-def _negate(assembly: Assembly, call: OnnxCall) -> Operand:
-    return assembly.multiply(call.operand(0), scalar(-1.0))
-
-
-def _sum(assembly: Assembly, call: OnnxCall) -> Operand:
-    return activations.add_all(assembly, call.operands())
-
-
-def _mean(assembly: Assembly, call: OnnxCall) -> Operand:
-    return activations.mean_of_all(assembly, call.operands())
-
-
 def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, OnnxCall], Operand]:
     def translate(assembly: Assembly, call: OnnxCall) -> Operand:
         axes = call.whole(1, "axes")
@@ -65,10 +33,6 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
         return lower(assembly, call.value(0), axes, bool(call.attributes.get("keepdims", 1)))
 
     return translate
-
-
-def _identity(assembly: Assembly, call: OnnxCall) -> Operand:
-    return call.value(0)
 
 
 def _dropout(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -109,8 +73,8 @@ def _softmax(assembly: Assembly, call: OnnxCall) -> Operand:
 def _layer_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, axis = call.value(0), call.attributes.get("axis", -1)
     axes = len(assembly.full_shape(value)) - axis if axis >= 0 else -axis
-    bias = None if call.optional(2) is None else call.constant(2)
-    return attention.layer_norm(assembly, value, axes, call.constant(1), bias, call.attributes.get("epsilon", 1e-5))
+    epsilon = call.attributes.get("epsilon", 1e-5)
+    return attention.layer_norm(assembly, value, axes, call.constant(1), call.optional_constant(2), epsilon)
 
 
 def _group_norm(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -123,28 +87,33 @@ def _group_norm(assembly: Assembly, call: OnnxCall) -> Operand:
 PER_AXIS = 13  # the operator set from which on a softmax is along one axis
 _AXES = ("axes", "keepdims", "noop_with_empty_axes")
 
+
+def _of_two(lower: Callable[[Assembly, Operand, Operand], int]) -> OnnxRule:
+    return OnnxRule(lambda assembly, call: lower(assembly, call.operand(0), call.operand(1)))
+
+
 RULES: dict[str, OnnxRule] = {
-    "Add": OnnxRule(_add),
+    "Add": _of_two(Assembly.add),
     "ArgMax": OnnxRule(_ranked(0), ("axis", "keepdims", "select_last_index"), keeps_order=True),
     "Cast": OnnxRule(_cast, ("to", "saturate", "round_mode")),
-    "Div": OnnxRule(_divide),
+    "Div": _of_two(Assembly.divide),
     "Dropout": OnnxRule(_dropout, ("ratio", "seed")),
     "Gemm": OnnxRule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
     "GroupNormalization": OnnxRule(_group_norm, ("num_groups", "epsilon", "stash_type")),
-    "Identity": OnnxRule(_identity),
+    "Identity": OnnxRule(lambda assembly, call: call.value(0)),
     "InstanceNormalization": OnnxRule(_group_norm, ("epsilon",)),
     "LayerNormalization": OnnxRule(_layer_norm, ("axis", "epsilon", "stash_type")),
     "LogSoftmax": OnnxRule(_ranked(1), ("axis",), keeps_order=True),
-    "MatMul": OnnxRule(_matmul),
-    "Mean": OnnxRule(_mean),
-    "Mul": OnnxRule(_multiply),
-    "Neg": OnnxRule(_negate),
+    "MatMul": _of_two(attention.matmul),
+    "Mean": OnnxRule(lambda assembly, call: activations.mean_of_all(assembly, call.operands())),
+    "Mul": _of_two(Assembly.multiply),
+    "Neg": OnnxRule(lambda assembly, call: assembly.multiply(call.operand(0), scalar(-1.0))),
     "ReduceMax": OnnxRule(_over_axes(reductions.maximum), _AXES),
     "ReduceMean": OnnxRule(_over_axes(reductions.mean), _AXES),
     "ReduceMin": OnnxRule(_over_axes(reductions.minimum), _AXES),
     "ReduceSum": OnnxRule(_over_axes(reductions.total), _AXES),
     "Shape": OnnxRule(_shape, ("start", "end")),
     "Softmax": OnnxRule(_softmax, ("axis",), keeps_order=True),
-    "Sub": OnnxRule(_subtract),
-    "Sum": OnnxRule(_sum),
+    "Sub": _of_two(lambda assembly, left, right: assembly.add(left, right, -1.0)),
+    "Sum": OnnxRule(lambda assembly, call: activations.add_all(assembly, call.operands())),
 }

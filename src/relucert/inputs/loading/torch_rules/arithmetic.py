@@ -14,10 +14,6 @@ from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
 
 
-def _identity(assembly: Assembly, call: TorchCall) -> Operand:
-    return call.operand("self")
-
-
 def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, TorchCall], Operand]:
     def translate(assembly: Assembly, call: TorchCall) -> Operand:
         axes = call.arguments["dim"]
@@ -39,45 +35,13 @@ def _cast_as(assembly: Assembly, call: TorchCall) -> Operand:
 
 
 def _linear(assembly: Assembly, call: TorchCall) -> Operand:
-    bias = None if call.arguments["bias"] is None else call.constant("bias")
-    return products.affine(assembly, call.operand("input"), matrix(call.constant("weight")), bias)
-
-
-def _product(left: str, right: str) -> Callable[[Assembly, TorchCall], Operand]:
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return attention.matmul(assembly, call.operand(left), call.operand(right))
-
-    return translate
+    return products.affine(assembly, call.operand("input"), matrix(call.constant("weight")), call.optional("bias"))
 
 
 def _addmm(assembly: Assembly, call: TorchCall) -> Operand:
     weight = matrix(call.constant("mat2")).T
     alpha, beta = float(call.arguments["alpha"]), float(call.arguments["beta"])
     return products.affine(assembly, call.operand("mat1"), weight, call.operand("self"), alpha, beta)
-
-
-def _add(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.add(call.operand("self"), call.operand("other"), float(call.arguments["alpha"]))
-
-
-def _subtract(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.add(call.operand("self"), call.operand("other"), -float(call.arguments["alpha"]))
-
-
-def _subtract_reversed(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.add(call.operand("other"), call.operand("self"), -float(call.arguments["alpha"]))
-
-
-def _multiply(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.multiply(call.operand("self"), call.operand("other"))
-
-
-def _divide(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.divide(call.operand("self"), call.operand("other"))
-
-
-def _negate(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.multiply(call.operand("self"), scalar(-1.0))
 
 
 def _ranked(assembly: Assembly, call: TorchCall) -> Operand:
@@ -116,44 +80,52 @@ def _group_norm(assembly: Assembly, call: TorchCall) -> Operand:
     return attention.group_norm(assembly, call.operand("input"), call.arguments["num_groups"], gain, bias, epsilon)
 
 
+def _sum(sign: float, left: str = "self", right: str = "other") -> TorchRule:
+    """`left + sign * alpha * right`."""
+
+    def translate(assembly: Assembly, call: TorchCall) -> Operand:
+        return assembly.add(call.operand(left), call.operand(right), sign * float(call.arguments["alpha"]))
+
+    return TorchRule(translate, ("self", "other", "alpha"))
+
+
+def _of_two(lower: Callable[[Assembly, Operand, Operand], int], right: str = "other") -> TorchRule:
+    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand(right)), ("self", right))
+
+
 _NORM = ("input", "normalized_shape", "weight", "bias", "eps")
-_SUM = ("self", "other", "alpha")
-_PAIR = ("self", "other")
 _AXES = ("self", "dim", "keepdim")
 
 RULES: dict[str, TorchRule] = {
     "linear": TorchRule(_linear, ("input", "weight", "bias")),
     "addmm": TorchRule(_addmm, ("self", "mat1", "mat2", "beta", "alpha")),
-    "mm": TorchRule(_product("self", "mat2"), ("self", "mat2")),
-    "matmul": TorchRule(_product("self", "other"), _PAIR),
-    "mv": TorchRule(_product("self", "vec"), ("self", "vec")),
+    **dict.fromkeys(("mm", "bmm"), _of_two(attention.matmul, "mat2")),
+    "matmul": _of_two(attention.matmul),
+    "mv": _of_two(attention.matmul, "vec"),
     "sum.dim_IntList": TorchRule(_over_axes(reductions.total), _AXES),
     "mean.dim": TorchRule(_over_axes(reductions.mean), _AXES),
     **{name: TorchRule(_over_axes(reductions.maximum), _AXES) for name in ("amax", "max.dim")},
     **{name: TorchRule(_over_axes(reductions.minimum), _AXES) for name in ("amin", "min.dim")},
     "_to_copy": TorchRule(_cast, ("self", "dtype", "device")),
-    "type_as": TorchRule(_cast_as, _PAIR),
-    "neg": TorchRule(_negate, ("self",)),
-    **{f"add.{overload}": TorchRule(_add, _SUM) for overload in ("Tensor", "Scalar")},
-    **{f"sub.{overload}": TorchRule(_subtract, _SUM) for overload in ("Tensor", "Scalar")},
-    **{f"rsub.{overload}": TorchRule(_subtract_reversed, _SUM) for overload in ("Tensor", "Scalar")},
-    **{f"mul.{overload}": TorchRule(_multiply, _PAIR) for overload in ("Tensor", "Scalar")},
-    **{
-        f"{name}.{overload}": TorchRule(_divide, _PAIR)
-        for name in ("div", "true_divide")
-        for overload in ("Tensor", "Scalar")
-    },
+    "type_as": TorchRule(_cast_as, ("self", "other")),
+    "neg": TorchRule(lambda assembly, call: assembly.multiply(call.operand("self"), scalar(-1.0)), ("self",)),
+    **dict.fromkeys(("add.Tensor", "add.Scalar"), _sum(1.0)),
+    **dict.fromkeys(("sub.Tensor", "sub.Scalar"), _sum(-1.0)),
+    **dict.fromkeys(("rsub.Tensor", "rsub.Scalar"), _sum(-1.0, "other", "self")),
+    **dict.fromkeys(("mul.Tensor", "mul.Scalar"), _of_two(Assembly.multiply)),
+    **dict.fromkeys(("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"), _of_two(Assembly.divide)),
     "softmax.int": TorchRule(_softmax, ("self", "dim"), keeps_order=True),
     "log_softmax.int": TorchRule(_ranked, ("self", "dim"), keeps_order=True),
     "_softmax": TorchRule(_softmax, ("self", "dim", "half_to_float"), keeps_order=True),
     "_log_softmax": TorchRule(_ranked, ("self", "dim", "half_to_float"), keeps_order=True),
-    "bmm": TorchRule(_product("self", "mat2"), ("self", "mat2")),
     "scaled_dot_product_attention": TorchRule(_attention, ("query", "key", "value", "scale")),
     "layer_norm": TorchRule(_layer_norm, (*_NORM, "cudnn_enable")),
     "native_layer_norm": TorchRule(_layer_norm, _NORM),
     "rms_norm": TorchRule(_rms_norm, ("input", "normalized_shape", "weight", "eps")),
     "group_norm": TorchRule(_group_norm, ("input", "num_groups", "weight", "bias", "eps", "cudnn_enabled")),
     "argmax": TorchRule(_ranked, ("self", "dim", "keepdim"), keeps_order=True),
-    **{name: TorchRule(_identity, ("self",)) for name in ("alias", "detach")},
-    **{name: TorchRule(_identity, ("self", "memory_format")) for name in ("clone", "contiguous")},
+    **dict.fromkeys(("alias", "detach"), TorchRule(lambda assembly, call: call.operand("self"), ("self",))),
+    **dict.fromkeys(
+        ("clone", "contiguous"), TorchRule(lambda assembly, call: call.operand("self"), ("self", "memory_format"))
+    ),
 }

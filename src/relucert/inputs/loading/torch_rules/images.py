@@ -7,8 +7,7 @@ from collections.abc import Callable
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import convolutions, pooling
-from relucert.inputs.loading.lowering.convolutions import Geometry
-from relucert.inputs.loading.lowering.images import repeated
+from relucert.inputs.loading.lowering.convolutions import Geometry, repeated
 from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
 
@@ -76,9 +75,9 @@ def _average(axes: int) -> Translate:
     return translate
 
 
-def _largest(axes: int) -> Translate:
+def _largest(axes: int, windows: Callable[[Assembly, TorchCall, int], pooling.Windows] = _windows) -> Translate:
     def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return pooling.largest(assembly, call.operand("self"), axes, _windows(assembly, call, axes))
+        return pooling.largest(assembly, call.operand("self"), axes, windows(assembly, call, axes))
 
     return translate
 
@@ -87,13 +86,6 @@ def _adaptive_average(axes: int) -> Translate:
     def translate(assembly: Assembly, call: TorchCall) -> Operand:
         windows = _adaptive(assembly, call, axes)
         return pooling.average(assembly, call.operand("self"), axes, windows, padded=False)
-
-    return translate
-
-
-def _adaptive_largest(axes: int) -> Translate:
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return pooling.largest(assembly, call.operand("self"), axes, _adaptive(assembly, call, axes))
 
     return translate
 
@@ -121,5 +113,5 @@ RULES: dict[str, TorchRule] = {
     "avg_pool1d": TorchRule(_average(1), (*_POOLING, "count_include_pad")),
     "avg_pool2d": TorchRule(_average(2), (*_POOLING, "count_include_pad", "divisor_override")),
     **{f"adaptive_avg_pool{axes}d": TorchRule(_adaptive_average(axes), ("self", "output_size")) for axes in (1, 2)},
-    **{f"adaptive_max_pool{axes}d": TorchRule(_adaptive_largest(axes), ("self", "output_size")) for axes in (1, 2)},
+    **{f"adaptive_max_pool{axes}d": TorchRule(_largest(axes, _adaptive), ("self", "output_size")) for axes in (1, 2)},
 }

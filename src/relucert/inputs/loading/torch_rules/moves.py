@@ -53,19 +53,18 @@ def _pick(assembly: Assembly, call: TorchCall) -> Operand:
 
 
 RULES: dict[str, TorchRule] = {
-    **{name: TorchRule(_reshape) for name in ("view", "_unsafe_view", "reshape")},
-    **{name: TorchRule(_reshape) for name in ("flatten.using_ints", "unflatten.int")},
-    **{name: TorchRule(_reshape) for name in ("squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze")},
-    **{
-        name: TorchRule(_move)
-        for name in ("permute", "transpose.int", "slice.Tensor", "select.int", "flip", "roll", "rot90")
-    },
-    **{name: TorchRule(_move) for name in ("expand", "repeat", "tile", "repeat_interleave.self_int")},
-    **{name: TorchRule(_move) for name in ("upsample_nearest1d.vec", "upsample_nearest2d.vec")},
-    **{name: TorchRule(_move) for name in ("_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec")},
-    **{name: TorchRule(_move) for name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col")},
-    **{name: TorchRule(_move, several=True) for name in ("split.Tensor", "split_with_sizes", "unbind.int")},
-    **{name: TorchRule(_pick) for name in ("index.Tensor", "index_select", "gather")},
-    **{name: TorchRule(_join) for name in ("cat", "stack", "hstack", "vstack", "dstack")},
-    **{name: TorchRule(_pad) for name in ("pad", "constant_pad_nd")},
-}
+    **dict.fromkeys((
+        "view", "_unsafe_view", "reshape", "flatten.using_ints", "unflatten.int", "squeeze", "squeeze.dim",
+        "squeeze.dims", "unsqueeze",
+    ), TorchRule(_reshape)),
+    **dict.fromkeys((
+        "permute", "transpose.int", "slice.Tensor", "select.int", "flip", "roll", "rot90", "expand", "repeat", "tile",
+        "repeat_interleave.self_int", "upsample_nearest1d.vec", "upsample_nearest2d.vec",
+        "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "pixel_shuffle", "pixel_unshuffle",
+        "channel_shuffle", "im2col",
+    ), TorchRule(_move)),
+    **dict.fromkeys(("split.Tensor", "split_with_sizes", "unbind.int"), TorchRule(_move, several=True)),
+    **dict.fromkeys(("index.Tensor", "index_select", "gather"), TorchRule(_pick)),
+    **dict.fromkeys(("cat", "stack", "hstack", "vstack", "dstack"), TorchRule(_join)),
+    **dict.fromkeys(("pad", "constant_pad_nd"), TorchRule(_pad)),
+}  # fmt: skip
