@@ -134,12 +134,12 @@ def test_a_clip_of_what_is_unbounded_is_bounded() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_bound_another_activation_as_itself_or_refuse_it_by_name(method: MethodName, norm: str) -> None:
     network = smooth_network()
-    images = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    images = torch.randn(2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     if METHODS[method]().needs_rectifiers:
         with pytest.raises(InputError, match=rf"'{method}'.*crude-tanh.*fast-lin"):
             relucert.certify(network, images, norm=norm, method=method)
         return
-    answers = relucert.certify(network, images, norm=norm, method=method)
+    answers = relucert.certify(network, images, norm=norm, method=method, tolerance=0.02)
     attacked = relucert.attack(network, images, norm=norm, steps=60)
     assert any(answer.radius for answer in answers)
     for answer, bound in zip(answers, attacked, strict=True):

@@ -207,14 +207,18 @@ class Windows(LinearForms):
         if self.places is None:
             return self
         columns = to_columns(self.coefficients)
+        _, _, channels, forms, batch = columns.shape
         padded = functional.pad(columns.flatten(0, 1), (0, 0, 0, 0, 0, 0, 0, 1))  # what lies outside is the last one
-        _, channels, forms, batch = padded.shape
-        steps = [torch.arange(self.shape[1 + axis])[:, None] - begins for axis, begins in enumerate(self._begins)]
+        steps = [
+            torch.arange(self.shape[1 + axis], dtype=torch.int32)[:, None] - begins.to(torch.int32)
+            for axis, begins in enumerate(self._begins)
+        ]
         inside = _crossed([(step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True)])
         position = torch.where(inside, steps[0][:, None] * self.width + steps[1], self.height * self.width)
-        apart = position[:, :, None] * channels + torch.arange(channels)[:, None]  # (height, width, channels, forms)
-        places = (apart * forms + torch.arange(forms))[..., None] * batch + torch.arange(batch)
-        spread = padded.flatten().index_select(0, places.flatten()).view(places.shape)
+        firsts = position * (channels * forms) + torch.arange(forms, dtype=torch.int32)  # (height, width, forms)
+        places = firsts[:, :, None] + torch.arange(0, channels * forms, forms, dtype=torch.int32)[:, None]
+        numbers = padded.flatten() if batch == 1 else padded.flatten(0, 2)
+        spread = numbers.index_select(0, places.flatten()).view(*places.shape, batch)
         return Windows(from_columns(spread), self.shape)
 
     def local(self, vector: Tensor, outside: float = 0.0) -> Tensor:

@@ -19,6 +19,8 @@ class Add(Affine):
 
     name: ClassVar[str] = "add"
     arity: ClassVar[int] = 2
+    terms = 2
+    roundings = 1
 
     def shape(self, *inputs: Shape) -> Shape:
         if inputs[0] != inputs[1]:
@@ -28,23 +30,8 @@ class Add(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         return inputs[0] + inputs[1]
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return self.linear(*inputs)
-
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients, coefficients)
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         return (forms, forms)
-
-    @property
-    def constant(self) -> None:
-        return None
-
-    @property
-    def terms(self) -> int:
-        return 2
-
-    @property
-    def roundings(self) -> int:
-        return 1

@@ -29,6 +29,8 @@ class BatchScale(Affine):
     gain: Tensor
     variance: Tensor
     epsilon: float
+    terms = 5  # a sum, a square root, a quotient and a product
+    roundings = FOLDED_ROUNDINGS + 5
 
     def shape(self, *inputs: Shape) -> Shape:
         if not self.epsilon >= 0 or not bool((self.variance.double() + self.epsilon > 0).all()):
@@ -43,9 +45,6 @@ class BatchScale(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         return self._scale.linear(*inputs)
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return self._scale.magnitude(*inputs)
-
     @cached_property
     @differentiable
     def absolute(self) -> BatchScale:
@@ -54,24 +53,12 @@ class BatchScale(Affine):
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return self._scale.transpose(coefficients)
 
-    @property
-    def constant(self) -> None:
-        return None
-
-    @property
-    def terms(self) -> int:
-        return 5  # a sum, a square root, a quotient and a product
-
-    @property
-    def roundings(self) -> int:
-        return FOLDED_ROUNDINGS + 5
-
     def can_be_evaluated(self, inference: Inference) -> bool:
         if inference.rounds and bool((self.variance < 0).any()):  # roundings are no share of its sum with epsilon
             return False
         spread = self.variance.double() + self.epsilon
         factors = self.cast(torch.float64)._scale.factor
-        in_range = all(inference.divides_by(part) for part in (spread, spread.sqrt(), factors[factors != 0]))
+        in_range = all(inference.divides_by(divisors) for divisors in (spread, spread.sqrt(), factors[factors != 0]))
         return in_range and super().can_be_evaluated(inference)
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:

@@ -47,6 +47,7 @@ class Softplus(SmoothActivation):
     """`log(1 + e^x)`, coordinate by coordinate."""
 
     name: ClassVar[str] = "softplus"
+    lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].clamp(min=0) + torch.log1p(torch.exp(-inputs[0].abs()))
@@ -62,10 +63,6 @@ class Softplus(SmoothActivation):
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(0, 1).logit()
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
 
 
 @register

@@ -43,8 +43,8 @@ class Pieces:
     @classmethod
     def joined(cls, ends: Sequence[Fraction], lines: Sequence[Line]) -> Pieces:
         """Without breaks between two pieces of one line."""
-        bends = [place for place, (one, other) in enumerate(pairwise(lines)) if one != other]
-        return cls(tuple(ends[place] for place in bends), (lines[0], *(lines[place + 1] for place in bends)))
+        bends = [index for index, (before, after) in enumerate(pairwise(lines)) if before != after]
+        return cls(tuple(ends[index] for index in bends), (lines[0], *(lines[index + 1] for index in bends)))
 
     def scaled(self, factor: Fraction) -> Pieces:
         return Pieces.joined(self.breaks, [(slope * factor, height * factor) for slope, height in self.lines])
@@ -55,7 +55,7 @@ class Pieces:
     def plus(self, other: Pieces) -> Pieces:
         ends = sorted({*self.breaks, *other.breaks})
         terms = zip(self._between(ends), other._between(ends), strict=True)
-        return Pieces.joined(ends, [(one[0] + two[0], one[1] + two[1]) for one, two in terms])
+        return Pieces.joined(ends, [(first[0] + second[0], first[1] + second[1]) for first, second in terms])
 
     def rectified(self) -> Pieces:
         zeros = {-height / slope for slope, height in self.lines if slope}
@@ -77,7 +77,7 @@ def _inner_points(ends: Sequence[Fraction]) -> list[Fraction]:
     """One number before, between any two neighbours, and after the ends."""
     if not ends:
         return [Fraction(0)]
-    return [ends[0] - 1, *((one + other) / 2 for one, other in pairwise(ends)), ends[-1] + 1]
+    return [ends[0] - 1, *((before + after) / 2 for before, after in pairwise(ends)), ends[-1] + 1]
 
 
 def fuse_activations(network: Network) -> Network:
@@ -122,19 +122,22 @@ class _Group:
         return _representable(functions, which)
 
     def _read(self, network: Network, constants: Iterator[float]) -> Pieces:
-        known = {self.root: IDENTITY}
+        functions = {self.root: IDENTITY}
         for value in self.values:
-            operation, operands = network.node(value).operation, [known[one] for one in network.node(value).inputs]
+            operation, operands = (
+                network.node(value).operation,
+                [functions[source] for source in network.node(value).inputs],
+            )
             if isinstance(operation, Relu):
-                known[value] = operands[0].rectified()
+                functions[value] = operands[0].rectified()
             elif isinstance(operation, Add):
-                known[value] = operands[0].plus(operands[1])
+                functions[value] = operands[0].plus(operands[1])
             elif isinstance(operation, Scale):
                 factor = Fraction(next(constants))
-                known[value] = operands[0].scaled(1 / factor if operation.divide else factor)
+                functions[value] = operands[0].scaled(1 / factor if operation.divide else factor)
             else:
-                known[value] = operands[0].shifted(Fraction(next(constants)))
-        return known[self.values[-1]]
+                functions[value] = operands[0].shifted(Fraction(next(constants)))
+        return functions[self.values[-1]]
 
 
 def _groups(network: Network, users: Mapping[int, set[int]], value: int) -> Iterator[_Group]:

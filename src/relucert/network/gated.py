@@ -87,6 +87,7 @@ class Silu(_Gated):
     name: ClassVar[str] = "silu"
     breakpoints = (EnclosedPoint.near(-2.3993572805154675), EnclosedPoint.near(2.3993572805154675))
     stationary_points = (EnclosedPoint.near(-1.2784645427610737),)
+    lipschitz = 1.0998393201288671
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.silu(inputs[0])
@@ -98,10 +99,6 @@ class Silu(_Gated):
         gate, change = torch.where(points < 0, fall * share, share), points * (fall * share * share)
         return Terms(points * gate, gate + change, slope_size=gate + change.abs())
 
-    @property
-    def lipschitz(self) -> float:
-        return 1.0998393201288671
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -111,6 +108,7 @@ class Gelu(_Gated):
     name: ClassVar[str] = "gelu"
     breakpoints = (EnclosedPoint.near(-1.4142135623730951), EnclosedPoint.near(1.4142135623730951))
     stationary_points = (EnclosedPoint.near(-0.7517915246935645),)
+    lipschitz = 1.128904145185155
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0])
@@ -125,10 +123,6 @@ class Gelu(_Gated):
         size = torch.where(argument > TAIL, gate * (1 + square), 1)
         return Terms(points * gate, gate + change, points.abs() * size, size + change.abs() * (1 + square))
 
-    @property
-    def lipschitz(self) -> float:
-        return 1.128904145185155
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -138,6 +132,7 @@ class GeluTanh(_Gated):
     name: ClassVar[str] = "gelu tanh"
     breakpoints = (EnclosedPoint.near(-1.4185040087908283), EnclosedPoint.near(1.4185040087908283))
     stationary_points = (EnclosedPoint.near(-0.7524614220710163),)
+    lipschitz = 1.128993068658772
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0], approximate="tanh")
@@ -150,15 +145,11 @@ class GeluTanh(_Gated):
         argument = near * (TANH_FACTOR + TANH_CUBE * square)
         fall = functions.exp(-argument.abs())
         share = 1 / (1 + fall)
-        doubt = 1 + argument.abs()
+        error_factor = 1 + argument.abs()
         gate = torch.where(points < 0, fall * share, share)
         change = near * (fall * share * share) * (TANH_FACTOR + 3 * TANH_CUBE * square)
-        size = torch.where(points < 0, gate * doubt, 2)
-        return Terms(points * gate, gate + change, points.abs() * size, size + change.abs() * doubt)
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.128993068658772
+        size = torch.where(points < 0, gate * error_factor, 2)
+        return Terms(points * gate, gate + change, points.abs() * size, size + change.abs() * error_factor)
 
 
 @register
@@ -169,6 +160,7 @@ class Mish(_Gated):
     name: ClassVar[str] = "mish"
     breakpoints = (EnclosedPoint.near(-2.256376396360793), EnclosedPoint.near(1.4905711794854284))
     stationary_points = (EnclosedPoint.near(-1.1924312145154952),)
+    lipschitz = 1.0884981612517283
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.mish(inputs[0])
@@ -184,10 +176,6 @@ class Mish(_Gated):
         change = points * (4 * torch.where(negative, small, square) * (1 + small) / (bottom * bottom))
         return Terms(points * gate, gate + change, slope_size=gate + change.abs())
 
-    @property
-    def lipschitz(self) -> float:
-        return 1.0884981612517283
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -200,6 +188,7 @@ class HardSwish(SmoothActivation):
     breakpoints = (EnclosedPoint(-3.0, -3.0), EnclosedPoint(3.0, 3.0))
     stationary_points = (EnclosedPoint(-1.5, -1.5),)
     smooth_breakpoints: ClassVar[bool] = False
+    lipschitz = 1.5
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.hardswish(inputs[0])
@@ -218,7 +207,3 @@ class HardSwish(SmoothActivation):
         if piece == 1:
             return 3 * slope - 1.5
         return torch.where(slope < (0 if piece == 0 else 1), -torch.inf, torch.inf)
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.5

@@ -136,10 +136,10 @@ class Network:
 
         Of a value that feeds no activation none is: (batch, size).
         """
-        fed = [place for place in self.activations if self.source(place) == value]
-        stable = torch.full_like(lower, bool(fed), dtype=torch.bool)
-        for place in fed:
-            stable = stable & self.activations[place].is_affine(lower, upper)
+        activations = [activation for activation in self.activations if self.source(activation) == value]
+        stable = torch.full_like(lower, bool(activations), dtype=torch.bool)
+        for activation in activations:
+            stable = stable & self.activations[activation].is_affine(lower, upper)
         return stable
 
     @cached_property
@@ -299,7 +299,7 @@ class Network:
     def nearest_preactivations(self, value: int) -> tuple[int, ...]:
         """The pre-activations whose activations reach a value through affine operations alone, in order."""
         nearest = self.ancestors((value,), self.activations) & set(self.activations)
-        return tuple(sorted({self.source(place) for place in nearest}))
+        return tuple(sorted({self.source(activation) for activation in nearest}))
 
     def describe(self) -> str:
         """The layer sizes in one line, as in `784-20-10`; with images as in `3x32x32 - 8x16x16 - 10`."""
@@ -336,17 +336,19 @@ def _roundings(node: Node, inference: Inference) -> int:
     return node.operation.roundings if node.roundings is None else node.roundings
 
 
-def _is_shape(given: object) -> bool:
-    return isinstance(given, tuple) and all(isinstance(size, int) and size >= 0 for size in given)
+def _is_shape(candidate: object) -> bool:
+    return isinstance(candidate, tuple) and all(isinstance(size, int) and size >= 0 for size in candidate)
 
 
-def _is_range(given: object) -> bool:
-    numbers = isinstance(given, tuple) and len(given) == 2 and all(isinstance(end, (int, float)) for end in given)
-    return numbers and -inf < given[0] < given[1] < inf  # type: ignore[index]
+def _is_range(candidate: object) -> bool:
+    numbers = (
+        isinstance(candidate, tuple) and len(candidate) == 2 and all(isinstance(end, (int, float)) for end in candidate)
+    )
+    return numbers and -inf < candidate[0] < candidate[1] < inf  # type: ignore[index]
 
 
-def _are_nodes(given: object) -> bool:
-    return isinstance(given, tuple) and all(isinstance(node, Node) for node in given)
+def _are_nodes(candidate: object) -> bool:
+    return isinstance(candidate, tuple) and all(isinstance(node, Node) for node in candidate)
 
 
 def _check(value: int, node: Node) -> None:

@@ -34,12 +34,13 @@ class IndexMap(Affine):
     indices: Shape
     before: Shape
     after: Shape
+    roundings = 0
 
     @classmethod
-    def of(cls, places: Tensor, before: Shape) -> IndexMap:
+    def of(cls, positions: Tensor, before: Shape) -> IndexMap:
         """The map that a tensor of the output's shape describes, by flat indices of the input; -1 stands for zero."""
-        indices = torch.where(places < 0, prod(before), places)
-        return cls(tuple(indices.flatten().tolist()), before, tuple(places.shape))
+        indices = torch.where(positions < 0, prod(before), positions)
+        return cls(tuple(indices.flatten().tolist()), before, tuple(positions.shape))
 
     def shape(self, *inputs: Shape) -> Shape:
         if inputs[0] != self.before:
@@ -52,42 +53,31 @@ class IndexMap(Affine):
 
     def linear(self, *inputs: Tensor) -> Tensor:
         flat = inputs[0].flatten(inputs[0].ndim - len(self.before))
-        picked: Tensor = functional.pad(flat, (0, 1))[..., self._places]
+        picked: Tensor = functional.pad(flat, (0, 1))[..., self._positions]
         output: Tensor = picked.unflatten(-1, self.after)
         return output
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return self.linear(*inputs)
-
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         flat = coefficients.flatten(coefficients.ndim - len(self.after))
-        sums = flat.new_zeros(*flat.shape[:-1], prod(self.before) + 1).index_add(-1, self._places, flat)
+        sums = flat.new_zeros(*flat.shape[:-1], prod(self.before) + 1).index_add(-1, self._positions, flat)
         return (sums[..., :-1].unflatten(-1, self.before),)
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         """Windows stay windows where what they pick lies close together, as with a shift, a flip or a resize."""
         if isinstance(forms, Windows) and forms.places is not None and len(self.before) == 3:
-            relocated = forms.relocated(self._places, self.before)
+            relocated = forms.relocated(self._positions, self.before)
             if relocated is not None:
                 return (relocated,)
         return super().pull(forms, shapes)
 
-    @property
-    def constant(self) -> None:
-        return None
-
     @cached_property
     def terms(self) -> int:
         """How often a coordinate is picked, at most; nothing is summed where each is picked once."""
-        picked = self._places[self._places < prod(self.before)]
+        picked = self._positions[self._positions < prod(self.before)]
         most = int(picked.bincount().max()) if len(picked) else 0
         return most if most > 1 else 0
 
-    @property
-    def roundings(self) -> int:
-        return 0
-
     @cached_property
     @differentiable
-    def _places(self) -> Tensor:
+    def _positions(self) -> Tensor:
         return torch.tensor(self.indices)

@@ -41,7 +41,7 @@ def form_gradients(network: Network, pattern: Pattern, value: int, forms: Tensor
 
     forms: (batch, forms, size of the value); result: (batch, forms, input size).
     """
-    factors = {place: pattern[network.source(place)] for place in network.activations}
+    factors = {activation_value: pattern[network.source(activation_value)] for activation_value in network.activations}
     return pulled_gradients(network, factors, value, forms)
 
 
@@ -49,7 +49,8 @@ def derivatives_at(network: Network, points: Tensor) -> dict[int, Tensor]:
     """The derivative of every activation at points (batch, size), by its value: (batch, size) each."""
     values = network.values(points)
     return {
-        place: activation.derivative(values[network.source(place)]) for place, activation in network.activations.items()
+        activation_value: activation.derivative(values[network.source(activation_value)])
+        for activation_value, activation in network.activations.items()
     }
 
 

@@ -39,10 +39,10 @@ class Units:
 
         lines: (positions, ...), one vector per position.
         """
-        chosen = lines if self.indices is None else lines[self.indices]
+        vectors = lines if self.indices is None else lines[self.indices]
         if self.scale is None:
-            return chosen[None]
-        return chosen * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
+            return vectors[None]
+        return vectors * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
 
     def count(self, size: int) -> int:
         """How many forms there are, given the number of positions."""
@@ -57,18 +57,18 @@ class Units:
 
     def dense(self, size: int, dtype: torch.dtype) -> Tensor:
         """The same forms as rows: (batch or 1, m, size)."""
-        places = torch.arange(size) if self.indices is None else self.indices
-        scale = torch.ones(1, len(places), dtype=dtype) if self.scale is None else self.scale
+        positions = torch.arange(size) if self.indices is None else self.indices
+        scale = torch.ones(1, len(positions), dtype=dtype) if self.scale is None else self.scale
         rows = scale.new_zeros(*scale.shape, size)
-        rows[:, torch.arange(len(places)), places] = scale
+        rows[:, torch.arange(len(positions)), positions] = scale
         return rows
 
     def split(self, step: int, size: int) -> list[Units]:
         """The forms in order, in groups of at most `step`."""
-        places = torch.arange(size) if self.indices is None else self.indices
-        chosen = places.split(step)
-        scales = [None] * len(chosen) if self.scale is None else self.scale.split(step, 1)
-        return [Units(*part) for part in zip(chosen, scales, strict=True)]
+        positions = torch.arange(size) if self.indices is None else self.indices
+        groups = positions.split(step)
+        scales = [None] * len(groups) if self.scale is None else self.scale.split(step, 1)
+        return [Units(*group) for group in zip(groups, scales, strict=True)]
 
 
 def differentiable(function: Callable[[_Owner], _Result]) -> Callable[[_Owner], _Result]:
@@ -121,9 +121,9 @@ class Operation(ABC):
     def restore(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
         """The operation with these `tensors` and `settings`; raises NetworkError unless they are its fields."""
         expected = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        given = [*tensors, *settings]
-        if sorted(given) != sorted(expected):
-            raise NetworkError(f"{cls.name} has the fields {sorted(expected)}, but {sorted(given)} are stored")
+        stored = [*tensors, *settings]
+        if sorted(stored) != sorted(expected):
+            raise NetworkError(f"{cls.name} has the fields {sorted(expected)}, but {sorted(stored)} are stored")
         frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
         return cls(**tensors, **frozen)
 
@@ -148,13 +148,13 @@ class Affine(Operation):
     def linear(self, *inputs: Tensor) -> Tensor:
         """The map without its constant."""
 
-    @abstractmethod
     def magnitude(self, *inputs: Tensor) -> Tensor:
         """The linear map with the absolute values of its coefficients at non-negative inputs, or an upper bound of it.
 
         It only serves to bound rounding errors, in float64, so it may be loose. The caller has to cover the rounding
         of this computation itself, which is 2 * terms + 8 factors.
         """
+        return self.absolute.linear(*inputs)
 
     @abstractmethod
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
@@ -169,9 +169,9 @@ class Affine(Operation):
         return self.transpose(coefficients)
 
     @property
-    @abstractmethod
     def constant(self) -> Tensor | None:
         """The constant, broadcastable to the output's shape; None for zero."""
+        return None
 
     @property
     @abstractmethod
@@ -214,8 +214,8 @@ class Affine(Operation):
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         """Forms on the output as forms on each input, of these shapes."""
-        parts = self.transpose(forms.rows().unflatten(-1, forms.shape))
-        return tuple(Rows(part.flatten(2), shape) for part, shape in zip(parts, shapes, strict=True))
+        forms_before = self.transpose(forms.rows().unflatten(-1, forms.shape))
+        return tuple(Rows(form.flatten(2), shape) for form, shape in zip(forms_before, shapes, strict=True))
 
     def unit_forms(self, neurons: Tensor, shape: Shape) -> LinearForms | None:
         """Output neurons, by flat positions (count,), as forms on the only input, of this shape, where they are stored
@@ -229,17 +229,17 @@ class Affine(Operation):
         """
         size, members = prod(shape), 1 if units.scale is None else len(units.scale)
         images = []
-        for part in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
+        for group in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
             check_time()
-            images.append(self.linear(part.dense(size, dtype).unflatten(-1, shape)))
+            images.append(self.linear(group.dense(size, dtype).unflatten(-1, shape)))
         return torch.cat(images, 1) if len(images) > 1 else images[0]
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""
         size, members = prod(shape), 1 if units.scale is None else len(units.scale)
         total = torch.zeros(members, *self.shape(shape), dtype=dtype)
-        for part in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
-            rows = self.spread(part, shape, dtype)
+        for group in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
+            rows = self.spread(group, shape, dtype)
             if isinstance(rows, Units):
                 total += rows.absolute_diagonal(size, dtype).reshape(-1, *total.shape[1:])
             else:

@@ -42,10 +42,10 @@ class Corners(NamedTuple):
     def chords(self) -> Iterator[Tensor]:
         """The slopes between any two corners, (batch, size) each; between two at one point that of the piece there."""
         heights = self.factors * self.points + self.offsets
-        for one, other in combinations(range(len(self.points)), 2):
-            width = self.points[other] - self.points[one]
-            slope = (heights[other] - heights[one]) / torch.where(width > 0, width, 1)
-            yield torch.where(width > 0, slope, self.factors[one])
+        for first, second in combinations(range(len(self.points)), 2):
+            width = self.points[second] - self.points[first]
+            slope = (heights[second] - heights[first]) / torch.where(width > 0, width, 1)
+            yield torch.where(width > 0, slope, self.factors[first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class PiecewiseLinear(Activation):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         flat = inputs[0].reshape(-1, self.breaks.shape[1])
-        factor, offset = (part.to(flat.dtype) for part in self._piece(flat))
+        factor, offset = (table.to(flat.dtype) for table in self._piece(flat))
         return (factor * flat + offset).reshape(inputs[0].shape)
 
     def image(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
@@ -164,4 +164,4 @@ class PiecewiseLinear(Activation):
     def _corners(self, lower: Tensor, upper: Tensor) -> Corners:
         points = torch.stack([lower, *(torch.clamp(end, lower, upper) for end in self.breaks), upper])
         pieces, stable = self._piece(points), self.is_affine(lower, upper)  # where the upper end may be a break, too
-        return Corners(points, *(torch.where(stable, part[0], part) for part in pieces))
+        return Corners(points, *(torch.where(stable, table[0], table) for table in pieces))

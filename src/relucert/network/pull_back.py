@@ -49,22 +49,22 @@ def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: 
         check_time()
         node, reached = network.node(current), pending.pop(current)
         if isinstance(node.operation, Affine):
-            parts = rule.affine(current, reached)
+            forms_before = rule.affine(current, reached)
         elif isinstance(node.operation, Activation):
-            part = rule.activation(current, node.inputs[0], reached)
-            parts = [] if part is None else [part]
+            form_before = rule.activation(current, node.inputs[0], reached)
+            forms_before = [] if form_before is None else [form_before]
         else:
             assert_never(node.operation)
-        for source, part in zip(node.inputs, parts, strict=bool(parts)):
-            pending[source] = rule.join(source, pending[source], part) if source in pending else part
+        for source, form_before in zip(node.inputs, forms_before, strict=bool(forms_before)):
+            pending[source] = rule.join(source, pending[source], form_before) if source in pending else form_before
     return pending
 
 
 def transposed(network: Network, value: int, forms: Tensor) -> list[Tensor]:
     """Forms on the value of an affine operation, (batch, forms, size), as forms on each of its inputs."""
     operation = network.affine(value)
-    parts = operation.transpose(forms.unflatten(-1, network.shapes[value]))
-    return [part.flatten(2) for part in parts]
+    forms_before = operation.transpose(forms.unflatten(-1, network.shapes[value]))
+    return [form_before.flatten(2) for form_before in forms_before]
 
 
 def unit_forms(network: Network, value: int, neurons: Tensor, dtype: torch.dtype) -> tuple[int, LinearForms]:

@@ -22,6 +22,8 @@ class Relu(Activation):
 
     name: ClassVar[str] = "relu"
     rectifier: ClassVar[bool] = True
+    lipschitz = 1.0
+    roundings = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].clamp(min=0)
@@ -64,14 +66,6 @@ class Relu(Activation):
 
     def is_affine(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower >= 0) | (upper <= 0)
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
-
-    @property
-    def roundings(self) -> int:
-        return 0
 
 
 def _own_slope(lower: Tensor) -> Tensor:

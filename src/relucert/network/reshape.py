@@ -21,6 +21,8 @@ class Reshape(Affine):
     name: ClassVar[str] = "reshape"
     before: Shape
     after: Shape
+    terms = 0
+    roundings = 0
 
     def shape(self, *inputs: Shape) -> Shape:
         if inputs[0] != self.before or prod(self.before) != prod(self.after):
@@ -31,24 +33,9 @@ class Reshape(Affine):
         batch = inputs[0].shape[: inputs[0].ndim - len(self.before)]
         return inputs[0].reshape(batch + self.after)
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return self.linear(*inputs)
-
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         batch = coefficients.shape[: coefficients.ndim - len(self.after)]
         return (coefficients.reshape(batch + self.before),)
-
-    @property
-    def constant(self) -> None:
-        return None
-
-    @property
-    def terms(self) -> int:
-        return 0
-
-    @property
-    def roundings(self) -> int:
-        return 0
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         return units

@@ -25,6 +25,7 @@ class Scale(Affine):
     name: ClassVar[str] = "scale"
     factor: Tensor
     divide: bool
+    terms = 1
 
     def shape(self, *inputs: Shape) -> Shape:
         if self.divide and bool((self.factor == 0).any()):
@@ -34,23 +35,12 @@ class Scale(Affine):
     def linear(self, *inputs: Tensor) -> Tensor:
         return inputs[0] / self.factor if self.divide else inputs[0] * self.factor
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return Scale(self.factor.abs(), self.divide).linear(*inputs)
-
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (self.linear(coefficients),)
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         factors = self.factor.expand(forms.shape).reshape(1, -1)
         return (forms.over(factors) if self.divide else forms.times(factors),)
-
-    @property
-    def constant(self) -> None:
-        return None
-
-    @property
-    def terms(self) -> int:
-        return 1
 
     @property
     def roundings(self) -> int:

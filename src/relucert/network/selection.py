@@ -43,12 +43,12 @@ class TwoTerms:
         """The same after a linear operation on both terms; where they are rectified, it has no negative factors."""
         return replace(self, first=linear.linear(self.first), second=linear.linear(self.second))
 
-    def selected(self, other: Tensor) -> tuple[Tensor, Tensor]:
+    def selected(self, addend: Tensor) -> tuple[Tensor, Tensor]:
         """Where adding another number to the ReLU is how a selection is written, and what is selected there."""
         sign = -1 if self.negated else 1
         first, second = sign * self.first, sign * self.second
-        chosen = torch.where(other == -second, first, second)
-        return (other == -first) | (other == -second), torch.where(self.first <= -self.second, other, chosen)
+        selected_term = torch.where(addend == -second, first, second)
+        return (addend == -first) | (addend == -second), torch.where(self.first <= -self.second, addend, selected_term)
 
 
 Computed = Tensor | TwoTerms
@@ -60,17 +60,17 @@ def computed(value: Computed) -> Tensor:
 
 def apply(operation: Operation, exact: bool, operands: Sequence[Computed]) -> Computed:
     """The value of a node at what its operands are; exact: as the node is marked."""
-    (one, *others) = operands
-    if isinstance(operation, Relu) and isinstance(one, TwoTerms) and not one.rectified:
-        return replace(one, rectified=True)
+    (first, *further) = operands
+    if isinstance(operation, Relu) and isinstance(first, TwoTerms) and not first.rectified:
+        return replace(first, rectified=True)
     if exact and isinstance(operation, Add):
-        return _sum(one, others[0])
+        return _sum(first, further[0])
     if exact and isinstance(operation, Shift):
-        return _shifted(operation, one)
+        return _shifted(operation, first)
     if exact and isinstance(operation, Convolution) and bool((operation.weight < 0).any()):
-        return _difference(operation, computed(one))
-    if exact and isinstance(operation, Scale | Reshape | IndexMap) and isinstance(one, TwoTerms):
-        return _moved(operation, one)
+        return _difference(operation, computed(first))
+    if exact and isinstance(operation, Scale | Reshape | IndexMap) and isinstance(first, TwoTerms):
+        return _moved(operation, first)
     return operation.apply(*map(computed, operands))
 
 
@@ -84,9 +84,9 @@ def _moved(operation: Scale | Reshape | IndexMap, terms: TwoTerms) -> Computed:
 
 
 def _shifted(operation: Shift, value: Computed) -> Computed:
-    given = value.first if isinstance(value, TwoTerms) else value
-    offset = operation.offset if operation.offset.ndim else operation.offset.to(given.dtype)  # a plain number
-    return _sum(value, offset.expand_as(given))
+    operand = value.first if isinstance(value, TwoTerms) else value
+    offset = operation.offset if operation.offset.ndim else operation.offset.to(operand.dtype)  # a plain number
+    return _sum(value, offset.expand_as(operand))
 
 
 def _difference(operation: Convolution, image: Tensor) -> TwoTerms:
@@ -98,11 +98,11 @@ def _difference(operation: Convolution, image: Tensor) -> TwoTerms:
     return TwoTerms(first.linear(image) + operation.constant, second.linear(image))
 
 
-def _sum(one: Computed, other: Computed) -> TwoTerms:
-    numbers = computed(one), computed(other)
+def _sum(first: Computed, second: Computed) -> TwoTerms:
+    numbers = computed(first), computed(second)
     total = TwoTerms(*numbers)
-    for terms, rest in ((one, numbers[1]), (other, numbers[0])):
+    for terms, addend in ((first, numbers[1]), (second, numbers[0])):
         if isinstance(terms, TwoTerms) and terms.rectified:
-            where, selected = terms.selected(rest)
+            where, selected = terms.selected(addend)
             total = TwoTerms(torch.where(where, selected, total.first), torch.where(where, 0, total.second))
     return total

@@ -21,14 +21,12 @@ class Shift(Affine):
 
     name: ClassVar[str] = "shift"
     offset: Tensor
+    terms = 0
 
     def shape(self, *inputs: Shape) -> Shape:
         return broadcast_shape(self.name, self.offset, inputs[0])
 
     def linear(self, *inputs: Tensor) -> Tensor:
-        return inputs[0]
-
-    def magnitude(self, *inputs: Tensor) -> Tensor:
         return inputs[0]
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
@@ -40,10 +38,6 @@ class Shift(Affine):
     @property
     def constant(self) -> Tensor:
         return self.offset
-
-    @property
-    def terms(self) -> int:
-        return 0
 
     @property
     def roundings(self) -> int:

@@ -42,6 +42,7 @@ class Sigmoid(_Sigmoidal):
     """`1 / (1 + e^-x)`, coordinate by coordinate."""
 
     name: ClassVar[str] = "sigmoid"
+    lipschitz = 0.25
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sigmoid()
@@ -56,10 +57,6 @@ class Sigmoid(_Sigmoidal):
         root = (1 - 4 * slope.clamp(0, 0.25)).sqrt()
         return torch.log1p(root) - torch.log1p(-root)
 
-    @property
-    def lipschitz(self) -> float:
-        return 0.25
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -67,6 +64,7 @@ class Tanh(_Sigmoidal):
     """`tanh x`, coordinate by coordinate."""
 
     name: ClassVar[str] = "tanh"
+    lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].tanh()
@@ -79,10 +77,6 @@ class Tanh(_Sigmoidal):
     def distance(self, slope: Tensor) -> Tensor:
         return (1 - slope.clamp(0, 1)).sqrt().atanh()
 
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -90,6 +84,7 @@ class Erf(_Sigmoidal):
     """The error function, coordinate by coordinate."""
 
     name: ClassVar[str] = "erf"
+    lipschitz = math.nextafter(2 / ROOT_PI, 2)
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].erf()
@@ -104,10 +99,6 @@ class Erf(_Sigmoidal):
     def distance(self, slope: Tensor) -> Tensor:
         return (-(slope * (ROOT_PI / 2)).clamp(0, 1).log()).sqrt()
 
-    @property
-    def lipschitz(self) -> float:
-        return math.nextafter(2 / ROOT_PI, 2)
-
 
 @register
 @dataclass(frozen=True, eq=False)
@@ -115,6 +106,7 @@ class Softsign(_Sigmoidal):
     """`x / (1 + |x|)`, coordinate by coordinate."""
 
     name: ClassVar[str] = "softsign"
+    lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] / (1 + inputs[0].abs())
@@ -126,7 +118,3 @@ class Softsign(_Sigmoidal):
 
     def distance(self, slope: Tensor) -> Tensor:
         return slope.clamp(0, 1).rsqrt() - 1
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0

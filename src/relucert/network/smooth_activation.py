@@ -23,8 +23,7 @@ from torch import Tensor
 
 from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, Functions
 from relucert.network.activation import Activation
-from relucert.network.curvature import EnclosedPoint, Piece, past
-from relucert.network.envelope import parallel_slope, supporting_slopes
+from relucert.network.curvature import EnclosedPoint, Piece, parallel_slope, past, supporting_slopes
 from relucert.network.inference import Inference
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ class SmoothActivation(Activation):
         """Pieces that cover [lower, upper], in order."""
         ends = (None, *self.breakpoints, None)
         return [
-            Piece(curvature, ends[place], ends[place + 1], partial(self.tangent_point, piece=place))
-            for place, curvature in enumerate(self.curvatures)
+            Piece(curvature, ends[number], ends[number + 1], partial(self.tangent_point, piece=number))
+            for number, curvature in enumerate(self.curvatures)
         ]
 
     def image(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
@@ -123,11 +122,11 @@ class SmoothActivation(Activation):
         heights = _heights(sign, terms, slope, points, arithmetic)
         least = heights[:2].amin(0)
         steepness = _steepness(sign, terms, slope, arithmetic) if arithmetic.rigorous else None  # 0, or at an end
-        for place, piece in enumerate(convex, start=2):
+        for row, piece in enumerate(convex, start=2):
             start, end = piece.within(lower, upper)
-            tangent = heights[place]
+            tangent = heights[row]
             if steepness is not None:
-                falls = (end - points[place]) * steepness[0][place], (start - points[place]) * steepness[1][place]
+                falls = (end - points[row]) * steepness[0][row], (start - points[row]) * steepness[1][row]
                 fall = torch.minimum(*falls).clamp(max=0)
                 tangent = arithmetic.floor(tangent + arithmetic.down(fall, 4))
             relevant = (end > start) & (sign * piece.curvature > 0)
@@ -207,7 +206,7 @@ class SmoothActivation(Activation):
             touching = torch.clamp(2 * cut - ends, low, high)
             for _ in range(TANGENT_STEPS):
                 slopes = (self.apply(touching) - values) / (touching - ends)
-                points = torch.stack([self.tangent_point(slopes[place], place) for place in (0, 1)])
+                points = torch.stack([self.tangent_point(slopes[piece], piece) for piece in (0, 1)])
                 touching = torch.clamp(points, low, high)
             touching = torch.where(touching.isnan(), low, touching)
         apart = touching - ends
@@ -282,8 +281,8 @@ class SmoothActivation(Activation):
         low, high = self._values(torch.as_tensor(cut.low, dtype=like.dtype), arithmetic)
         if cut.exact or not arithmetic.rigorous:
             return low, high
-        doubt = 2 * self.lipschitz * (cut.high - cut.low)
-        return arithmetic.floor(low - doubt), arithmetic.ceil(high + doubt)
+        spread = 2 * self.lipschitz * (cut.high - cut.low)
+        return arithmetic.floor(low - spread), arithmetic.ceil(high + spread)
 
     def _derivatives_at(self, cut: EnclosedPoint, like: Tensor) -> tuple[Tensor, Tensor]:
         """f' from below and from above wherever the cut may be, and at both sides of it.
@@ -293,8 +292,8 @@ class SmoothActivation(Activation):
         ends = past(cut.low, -1), cut.low, past(cut.high, 1)
         sides = torch.stack([torch.as_tensor(end, dtype=like.dtype) for end in ends])
         terms = self.formula(sides, PROVEN if like.dtype == torch.float64 else PLAIN)
-        doubt = terms.slope_error.amax(0) + 8 * (cut.high - cut.low)
-        return terms.slope.amin(0) - doubt, terms.slope.amax(0) + doubt
+        error = terms.slope_error.amax(0) + 8 * (cut.high - cut.low)
+        return terms.slope.amin(0) - error, terms.slope.amax(0) + error
 
     def _defined(self, lower: Tensor, upper: Tensor, bound: Tensor) -> Tensor:
         """A bound, and no number where f is not defined on the whole interval."""
@@ -314,8 +313,8 @@ def _heights(sign: int, terms: Terms, slope: Tensor, points: Tensor, arithmetic:
 def _steepness(sign: int, terms: Terms, slope: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     """`sign (f' - slope)` at points, from below and from above."""
     steepness = sign * (terms.slope - slope)
-    doubt = terms.slope_error + arithmetic.gamma(4) * (terms.slope.abs() + slope.abs())
-    return steepness - doubt, steepness + doubt
+    error = terms.slope_error + arithmetic.gamma(4) * (terms.slope.abs() + slope.abs())
+    return steepness - error, steepness + error
 
 
 def _narrow(lower: Tensor, upper: Tensor) -> Tensor:

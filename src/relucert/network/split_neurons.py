@@ -51,9 +51,9 @@ def fold_split_neurons(network: Network) -> Network:
     folded: dict[int, _Folded] = {}  # by the value of the layer after the ReLUs
     for value, node in network.steps():
         check_time()
-        found = _fold_at(network, node, uses)
-        if found is not None and _replaced(network, value)[0] not in folded:
-            folded[value] = found
+        fold = _fold_at(network, node, uses)
+        if fold is not None and _replaced(network, value)[0] not in folded:
+            folded[value] = fold
     return fold_split_neurons(_rebuilt(network, folded)) if folded else network
 
 
@@ -138,18 +138,20 @@ def _column(after: Neurons, members: Sequence[tuple[int, float]]) -> Tensor | No
     return total
 
 
-def _sum(one: Tensor, other: Tensor) -> Tensor | None:
+def _sum(first: Tensor, second: Tensor) -> Tensor | None:
     """The sum in float64; None where it rounds, which its error (Knuth's two-sum) shows."""
-    total = one + other
-    part = total - one
-    error = (one - (total - part)) + (other - part)
+    total = first + second
+    high = total - first
+    error = (first - (total - high)) + (second - high)
     return total if not bool(error.any()) and bool(total.isfinite().all()) else None
 
 
-def _path(before: Neurons, after: Neurons, chosen: Sequence[tuple[int, Tensor]]) -> tuple[Neurons, Neurons] | None:
+def _path(
+    before: Neurons, after: Neurons, columns_by_neuron: Sequence[tuple[int, Tensor]]
+) -> tuple[Neurons, Neurons] | None:
     """Both layers with some neurons between them, and their columns; None where the precision does not hold these."""
-    neurons = [neuron for neuron, _ in chosen]
-    columns = torch.stack([column for _, column in chosen], 1)
+    neurons = [neuron for neuron, _ in columns_by_neuron]
+    columns = torch.stack([column for _, column in columns_by_neuron], 1)
     weight = columns.to(after.weight.dtype)
     if not torch.equal(weight.double(), columns):
         return None

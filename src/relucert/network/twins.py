@@ -47,8 +47,10 @@ def paired_activations(network: Network) -> tuple[int, ...]:
 
 
 def _feeds_blocks(network: Network, value: int) -> bool:
-    fed = [node.operation for node in network.nodes if value in node.inputs]
-    return bool(fed) and all(isinstance(operation, Linear) and _is_block_diagonal(operation) for operation in fed)
+    operations = [node.operation for node in network.nodes if value in node.inputs]
+    return bool(operations) and all(
+        isinstance(operation, Linear) and _is_block_diagonal(operation) for operation in operations
+    )
 
 
 def _is_block_diagonal(operation: Linear) -> bool:
@@ -60,12 +62,12 @@ def _are_twins(network: Network, shared: int, count: int) -> bool:
     """Whether, after some shared nodes, `count` nodes do what the next `count` do, with weights of their own."""
     first, second = network.nodes[shared : shared + count], network.nodes[shared + count : shared + 2 * count]
     return any(isinstance(node.operation, Relu) for node in first) and all(
-        type(one.operation) is type(other.operation)
-        and isinstance(one.operation, _takes(one, shared))
-        and tuple(source + count if source > shared else source for source in one.inputs) == other.inputs
+        type(node.operation) is type(twin.operation)
+        and isinstance(node.operation, _takes(node, shared))
+        and tuple(source + count if source > shared else source for source in node.inputs) == twin.inputs
         and network.shapes[value] == network.shapes[value + count]
         and network.sizes[value] <= MOST_NEURONS
-        for value, (one, other) in enumerate(zip(first, second, strict=True), shared + 1)
+        for value, (node, twin) in enumerate(zip(first, second, strict=True), shared + 1)
     )
 
 
@@ -102,7 +104,7 @@ def _both(network: Network, value: int, count: int, shared: int) -> Layer:
         weight = torch.cat(weights) if node.inputs[0] <= shared else torch.block_diag(*weights)
         return Linear(weight, torch.cat([first.bias, second.bias]))
     if isinstance(first, Shift) and isinstance(second, Shift):
-        return Shift(torch.cat([part.offset.expand(network.shapes[value]).flatten() for part in (first, second)]))
+        return Shift(torch.cat([shift.offset.expand(network.shapes[value]).flatten() for shift in (first, second)]))
     if isinstance(first, IndexMap) and isinstance(second, IndexMap):
         return IndexMap(first.indices + second.indices, first.before, (2 * size,))
     return Reshape((2 * size,), (2 * size,)) if isinstance(first, Reshape) else first
@@ -111,5 +113,5 @@ def _both(network: Network, value: int, count: int, shared: int) -> Layer:
 def _half(network: Network, value: int, shared: int, count: int) -> Node:
     """What picks one network's value out of both, in its own shape."""
     size, second = network.sizes[value], value > shared + count
-    places = torch.arange(size) + size * second
-    return Node(IndexMap.of(places.reshape(network.shapes[value]), (2 * size,)), (value - count * second,))
+    positions = torch.arange(size) + size * second
+    return Node(IndexMap.of(positions.reshape(network.shapes[value]), (2 * size,)), (value - count * second,))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PIECES = 4  # from zero to zero, which cover intervals of up to two half periods
 LARGEST_ACCURATE = 2.0**13  # of arguments of which something is assumed about evaluations in floating point
-DOUBT = 1e-6  # in half periods, far above the rounding of an angle in half periods
+ANGLE_ERROR = 1e-6  # in half periods, far above the rounding of an angle in half periods
 
 
 class _Wave(SmoothActivation):
@@ -30,38 +30,39 @@ class _Wave(SmoothActivation):
 
     quarter: ClassVar[int]
     curvatures = (1, -1) * (PIECES // 2)
+    lipschitz = 1.0
 
-    def known(self, lower: Tensor, upper: Tensor) -> Tensor:
+    def is_covered(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Whether the pieces cover the interval."""
         far = torch.maximum(lower.abs(), upper.abs()) > LARGEST_ANGLE / 2
         return ~far & (upper - lower <= 2 * math.pi)
 
     def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[Piece]:
         """From zero k to zero k + 1 it is concave for even k, convex for odd k."""
-        first = torch.floor(lower / math.pi + self.quarter / 2 - DOUBT).nan_to_num(0)
-        numbers = [first + place for place in range(PIECES)]
+        first = torch.floor(lower / math.pi + self.quarter / 2 - ANGLE_ERROR).nan_to_num(0)
+        numbers = [first + index for index in range(PIECES)]
         zeros = [self._zero(number) for number in numbers[1:]]
         ends = [None, *zeros, None]
         return [
-            Piece(2 * (number % 2) - 1, ends[place], ends[place + 1], self._tangent_point_after(number))
-            for place, number in enumerate(numbers)
+            Piece(2 * (number % 2) - 1, ends[index], ends[index + 1], self._tangent_point_after(number))
+            for index, number in enumerate(numbers)
         ]
 
     def image(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
         """The values at the ends, and 1 or -1 where a maximum or a minimum may be between them."""
         ends = torch.stack([lower, upper])
         low, high = self._values(ends, arithmetic)
-        known, periods = self.known(lower, upper), ends / (2 * math.pi) + (self.quarter - 1) / 4
+        is_covered, periods = self.is_covered(lower, upper), ends / (2 * math.pi) + (self.quarter - 1) / 4
         least, largest = low.amin(0).clamp(min=-1), high.amax(0).clamp(max=1)
-        top = torch.floor(periods[1] + DOUBT) >= torch.ceil(periods[0] - DOUBT)
-        bottom = torch.floor(periods[1] + DOUBT + 0.5) >= torch.ceil(periods[0] - DOUBT + 0.5)
+        top = torch.floor(periods[1] + ANGLE_ERROR) >= torch.ceil(periods[0] - ANGLE_ERROR)
+        bottom = torch.floor(periods[1] + ANGLE_ERROR + 0.5) >= torch.ceil(periods[0] - ANGLE_ERROR + 0.5)
         unknown = torch.where(lower.isnan() | upper.isnan(), torch.nan, 1)
-        return torch.where(known & ~bottom, least, -unknown), torch.where(known & ~top, largest, unknown)
+        return torch.where(is_covered & ~bottom, least, -unknown), torch.where(is_covered & ~top, largest, unknown)
 
     def derivatives(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         least, largest = super().derivatives(lower, upper)
-        known = self.known(lower, upper)
-        return torch.where(known, least.clamp(min=-1), -1), torch.where(known, largest.clamp(max=1), 1)
+        is_covered = self.is_covered(lower, upper)
+        return torch.where(is_covered, least.clamp(min=-1), -1), torch.where(is_covered, largest.clamp(max=1), 1)
 
     def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
         return torch.ones_like(lower)
@@ -76,13 +77,13 @@ class _Wave(SmoothActivation):
         moved = torch.maximum(sign * slope * lower, sign * slope * upper)
         apart = arithmetic.floor(value - arithmetic.up(moved, 1))
         near = super()._least(sign, slope, lower, upper, arithmetic)
-        return torch.where(self.known(lower, upper), near, torch.where(slope == 0, value, apart))
+        return torch.where(self.is_covered(lower, upper), near, torch.where(slope == 0, value, apart))
 
     def _zero(self, number: Tensor) -> EnclosedPoint:
         """A zero by its number, off by 4 units of roundoff at most."""
         zero = (number - self.quarter / 2) * math.pi
-        doubt = 2.0**-50 * zero.abs()
-        return EnclosedPoint(zero - doubt, zero + doubt)
+        error = 2.0**-50 * zero.abs()
+        return EnclosedPoint(zero - error, zero + error)
 
     def _tangent_point_after(self, number: Tensor) -> Callable[[Tensor], Tensor]:
         zero, rising = (number - self.quarter / 2) * math.pi, 1 - 2 * (number % 2)
@@ -90,10 +91,6 @@ class _Wave(SmoothActivation):
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         raise NotImplementedError("the pieces of a wave have tangent points of their own")
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
 
 
 @register
@@ -108,8 +105,8 @@ class Sin(_Wave):
         return inputs[0].sin()
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        one = torch.ones_like(points)
-        return Terms(functions.sin(points), functions.cos(points), one, one)
+        ones = torch.ones_like(points)
+        return Terms(functions.sin(points), functions.cos(points), ones, ones)
 
 
 @register
@@ -124,5 +121,5 @@ class Cos(_Wave):
         return inputs[0].cos()
 
     def formula(self, points: Tensor, functions: Functions) -> Terms:
-        one = torch.ones_like(points)
-        return Terms(functions.cos(points), -functions.sin(points), one, one)
+        ones = torch.ones_like(points)
+        return Terms(functions.cos(points), -functions.sin(points), ones, ones)

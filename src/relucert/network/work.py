@@ -60,9 +60,9 @@ def pull_counts(network: Network) -> dict[int, PullCount]:
         if value != INPUT:
             counter = _Counter(network)
             middle = torch.tensor([network.sizes[value] // 2])
-            place, forms = unit_forms(network, value, middle, torch.float32)
-            left = pull_back(network, place, forms, counter)
-            numbers = max(counter.numbers, *(form.terms for form in left.values()))
+            start, forms = unit_forms(network, value, middle, torch.float32)
+            remaining = pull_back(network, start, forms, counter)
+            numbers = max(counter.numbers, *(form.terms for form in remaining.values()))
             counts[value] = PullCount(counter.multiplications, numbers)
     return counts
 
