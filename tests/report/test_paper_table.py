@@ -10,9 +10,8 @@ import pytest
 
 import relucert
 from relucert.errors import LoadError
-from relucert.report.page import page
+from relucert.report.page import page, read_any
 from relucert.report.paper_table import Table
-from relucert.report.record import read_any
 from tests.report import runs
 from tests.report.test_page import EVIL, Outline
 

@@ -10,8 +10,7 @@ import pytest
 
 import relucert
 from relucert.errors import LoadError
-from relucert.report.page import page
-from relucert.report.record import count, read_any
+from relucert.report.page import count, page, read_any
 from relucert.report.verdict_run import VerdictRun
 from tests.report import runs
 from tests.report.test_page import EVIL, Outline

@@ -22,7 +22,7 @@ from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.job import Item
 from relucert.execution.run import start
-from relucert.inputs.loading.file_digest import file_digest
+from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.storage.store import About, Store, StoreLike
 from relucert.network import find_inference
 from relucert.network.batching import fitting_workers

@@ -12,8 +12,8 @@ import torch
 
 from relucert.checker.check import Claim, QueryClaim, check_claim, network_of
 from relucert.checker.claim import Certified
-from relucert.checker.content import MOST_BYTES
 from relucert.checker.document import QueryProof, Rejected, read
+from relucert.checker.entries import MOST_BYTES
 from relucert.checker.query_check import check_query
 from relucert.common.progress import Report, silent
 from relucert.errors import FAULTS, RelucertError, in_one_line

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import examples, options, record, runs
+from relucert.cli import options, record, runs
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     network, images = setup.network, setup.images
     question = record.head(arguments, network, images, setup.options)["question"]
     album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
-    example_file = examples.example_file(arguments, setup)
+    example_file = runs.example_file(arguments, setup)
 
     def draw(answer: UpperBound) -> None:
         if album is not None:
@@ -76,16 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.attacks(answers)
         screen.line("network", setup.about)
-        screen.line(
-            "question",
-            f"norm {arguments.norm}, {arguments.method}, {runs.property_text(arguments)}, {setup.valid}"
-            f"{runs.inference_text(arguments, setup.network)}",
-        )
+        screen.line("question", runs.question_text(arguments, setup, arguments.method))
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")
-        examples.save(example_file, setup, answers)
+        runs.save_examples(example_file, setup, answers)
 
     return runs.answer(arguments, setup, files, "attacking", relucert.attack_each, show, draw, row)
 

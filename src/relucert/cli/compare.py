@@ -76,11 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line(
-            "question",
-            f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
-            f"{runs.inference_text(arguments, setup.network)}",
-        )
+        screen.line("question", runs.question_text(arguments, setup))
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))
     return runs.FAILED if comparison.failed and not code else code

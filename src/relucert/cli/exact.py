@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import examples, options, runs
+from relucert.cli import options, runs
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     images = setup.images
     setup.options["proof"] = arguments.proof and str(arguments.proof)
-    example_file = examples.example_file(arguments, setup)
+    example_file = runs.example_file(arguments, setup)
 
     def row(answer: Exact) -> dict[str, Any]:
         witness = answer.witness if answer.upper else None  # the image itself needs no picture
@@ -65,16 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.intervals(answers)
         screen.line("network", setup.about)
-        screen.line(
-            "question",
-            f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
-            f"{runs.inference_text(arguments, setup.network)}",
-        )
+        screen.line("question", runs.question_text(arguments, setup))
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)
         if _version(arguments.proof) != before:
             screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
-        examples.save(example_file, setup, answers)
+        runs.save_examples(example_file, setup, answers)
 
     before = _version(arguments.proof)
     further = {"overwrite": arguments.overwrite}

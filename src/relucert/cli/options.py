@@ -78,40 +78,38 @@ def rounded_up(text: str) -> float:
     return _told(lambda: number_above(text, "what is needed"))
 
 
-class BoxAction(argparse.Action):
-    """Two numbers or fractions: the lowest valid value is rounded down and the highest up, so that none is lost."""
+class _TwoEnds(argparse.Action):
+    """Two numbers or fractions."""
+
+    def ends(self, low: str, high: str) -> list[float]:
+        raise NotImplementedError
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        from relucert.common.numbers import number_above, number_below
-
-        low, high = values
         try:
-            ends = [number_below(low, "its lowest value"), number_above(high, "its highest value")]
+            setattr(namespace, self.dest, self.ends(*values))
         except InputError as error:
             raise argparse.ArgumentError(self, str(error)) from None
-        setattr(namespace, self.dest, ends)
 
 
-class Ends(argparse.Action):
-    """Two numbers or fractions, the low end rounded up and the high one down, so that no claim is weakened; "none": no
-    such end."""
+class BoxAction(_TwoEnds):
+    """The lowest valid value is rounded down and the highest up, so that none is lost."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
+    def ends(self, low: str, high: str) -> list[float]:
         from relucert.common.numbers import number_above, number_below
 
-        low, high = values
-        try:
-            ends = [
-                -math.inf if low == "none" else number_above(low, "the low end of outputs"),
-                math.inf if high == "none" else number_below(high, "the high end of outputs"),
-            ]
-        except InputError as error:
-            raise argparse.ArgumentError(self, str(error)) from None
-        setattr(namespace, self.dest, ends)
+        return [number_below(low, "its lowest value"), number_above(high, "its highest value")]
+
+
+class Ends(_TwoEnds):
+    """The low end is rounded up and the high one down, so that no claim is weakened; "none": no such end."""
+
+    def ends(self, low: str, high: str) -> list[float]:
+        from relucert.common.numbers import number_above, number_below
+
+        lowest = -math.inf if low == "none" else number_above(low, "the low end of outputs")
+        return [lowest, math.inf if high == "none" else number_below(high, "the high end of outputs")]
 
 
 def _told(parse: Callable[[], Value]) -> Value:

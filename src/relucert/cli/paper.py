@@ -159,7 +159,7 @@ def _find(
 
 def _store_path(rerun: Rerun, screen: Screen) -> Path:
     """The path of the store of all answers of this table and effort, whichever rows of it were asked for."""
-    from relucert.inputs.storage.cache import cache_directory
+    from relucert.inputs.storage.files import cache_directory
     from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 
     folder, question = cache_directory("paper"), rerun.job.asked

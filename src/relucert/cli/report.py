@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads everything before anything is written."""
     from relucert.inputs.storage import files
-    from relucert.report.page import page
-    from relucert.report.record import count, read_any
+    from relucert.report.page import count, page, read_any
 
     sources, output = arguments.run_files, arguments.output
     for number, source in enumerate(sources):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from relucert.execution.execution import Execution
     from relucert.inputs.loading.runtime import Loaded
     from relucert.inputs.storage.store import Anew
+    from relucert.report.arrays import ExampleFile
     from relucert.report.runfile import RunFile
 
 FAILED, INTERRUPTED = 4, 130  # exit codes: an answer failed inside its method, the user stopped the run
@@ -181,6 +182,24 @@ def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path
     return path
 
 
+def example_file(arguments: argparse.Namespace, setup: Setup) -> ExampleFile | None:
+    """The file to save adversarial examples to as arrays, checked; None unless that was asked for."""
+    if arguments.save_arrays is None:
+        return None
+    from relucert.report.arrays import ExampleFile
+
+    head = record.head(arguments, setup.network, setup.images, setup.options)
+    return ExampleFile(arguments.save_arrays, head["question"], arguments.overwrite)
+
+
+def save_examples(examples: ExampleFile | None, setup: Setup, answers: Sequence[UpperBound | Exact]) -> None:
+    """Saves the adversarial examples among the answers, and says where."""
+    if examples is not None:
+        complete = len({answer.image for answer in answers}) == len(setup.images)
+        path, count = examples.write(setup.network, setup.images.images, answers, complete)
+        setup.screen.line("arrays", f"{counted(count, 'adversarial example')} in {path}")
+
+
 @dataclass(frozen=True)
 class Collected(Generic[AnswerType]):
     """The answers that came, and what stopped the work before its end."""
@@ -208,6 +227,12 @@ def collect(
         kept = received[: len(run_file)]  # the last one may not be on record
         return Collected(kept, stopped)
     return Collected(received, None)
+
+
+def question_text(arguments: argparse.Namespace, setup: Setup, *words: str) -> str:
+    """The question about images in a line; words: what the command asks besides the norm, the rival and the box."""
+    question = [f"norm {arguments.norm}", *words, property_text(arguments), setup.valid]
+    return f"{', '.join(question)}{inference_text(arguments, setup.network)}"
 
 
 def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:

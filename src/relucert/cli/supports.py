@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from relucert.cli.training import write_json
+from relucert.cli.training import check_list_file, write_json
 
 NAME = "supports"
 HELP = "what is understood: versions of VNN-LIB, ONNX operators, element types"
@@ -23,11 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from relucert.cli.show import Screen
-    from relucert.inputs.storage.files import check_replaceable, check_writable
 
-    if arguments.json is not None:
-        check_writable(arguments.json)
-        check_replaceable(arguments.json, _is_list, arguments.overwrite, "something else than such a list")
+    check_list_file(arguments.json, _is_list, arguments.overwrite)
     supported = _supported()
     if arguments.json is not None:
         write_json(arguments.json, supported)
@@ -37,12 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_list(there: bytes) -> bool:
-    """Whether a file's content is what this command writes."""
-    try:
-        lists = json.loads(there)
-    except (ValueError, RecursionError):
-        return False
+def _is_list(lists: Any) -> bool:
+    """Whether the content of a file is what this command writes."""
     return isinstance(lists, dict) and set(lists) == set(KEYS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,3 +195,18 @@ def write_json(path: Path, content: Any) -> None:
     from relucert.inputs.storage import files
 
     files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def check_list_file(path: Path | None, is_such: Callable[[Any], bool], overwrite: bool) -> None:
+    """Refuses a file that can't be written, or that holds something else than a list for programs like this one."""
+    from relucert.inputs.storage.files import check_replaceable, check_writable
+
+    def same(there: bytes) -> bool:
+        try:
+            return is_such(json.loads(there))
+        except (ValueError, RecursionError):
+            return False
+
+    if path is not None:
+        check_writable(path)
+        check_replaceable(path, same, overwrite, "something else than such a list")

@@ -222,13 +222,9 @@ def _digests(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
 def _digest(network: str) -> str:
     """The SHA-256 of a network's file, or of one of the zoo."""
     from relucert.inputs.loading import zoo
-    from relucert.inputs.loading.file_digest import file_digest
+    from relucert.inputs.loading.paths import file_digest
 
-    return file_digest(Path(network)) if _is_file(network) else zoo.digest(network)
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).is_file()
+    return file_digest(Path(network)) if Path(network).is_file() else zoo.digest(network)
 
 
 def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
@@ -260,8 +256,7 @@ def _robust(arguments: argparse.Namespace) -> int:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        question = f"radius {arguments.radius}, norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
-        screen.line("question", f"{question}{runs.inference_text(arguments, setup.network)}")
+        screen.line("question", f"radius {arguments.radius}, {runs.question_text(arguments, setup)}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     further = {"overwrite": arguments.overwrite}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from relucert.cli.training import build_network, training_options, write_json
+from relucert.cli.training import build_network, check_list_file, training_options, write_json
 
 NAME = "zoo"
 HELP = "networks by name: list them, or build one by its plan"
@@ -43,11 +42,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from relucert.inputs.storage.files import check_replaceable, check_writable
-
-    if arguments.list is not None:
-        check_writable(arguments.list)
-        check_replaceable(arguments.list, _is_list, arguments.overwrite_list, "something else than such a list")
+    check_list_file(arguments.list, _is_list, arguments.overwrite_list)
     rows = _rows()
     if arguments.list is not None:
         write_json(arguments.list, rows)
@@ -55,12 +50,8 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_list(there: bytes) -> bool:
-    """Whether a file's content is a list of networks, as this command writes it."""
-    try:
-        rows = json.loads(there)
-    except (ValueError, RecursionError):
-        return False
+def _is_list(rows: Any) -> bool:
+    """Whether the content of a file is a list of networks, as this command writes it."""
     return isinstance(rows, list) and all(isinstance(row, dict) and {"name", "state"} <= set(row) for row in rows)
 
 

@@ -15,7 +15,7 @@ from relucert.data.dataset import USUAL, Dataset, scaled
 from relucert.data.download import DownloadProgress
 from relucert.data.formats import Pixels
 from relucert.errors import LoadError
-from relucert.inputs.storage.cache import cache_directory
+from relucert.inputs.storage.files import cache_directory
 
 VARIABLE = "RELUCERT_DATA"
 

@@ -17,8 +17,8 @@ from relucert.arithmetic.rigor import RECORDED
 from relucert.bounding.record import Record, Recorder, RuleName, smooth_slopes
 from relucert.checker.activations import FUNCTIONS
 from relucert.checker.claim import NORMS, image_digest
-from relucert.checker.content import UNREADABLE, document_of
 from relucert.checker.document import FORMAT, Rejected
+from relucert.checker.entries import UNREADABLE, document_of
 from relucert.checker.trees import RULES
 from relucert.errors import InputError
 from relucert.inputs.storage import files

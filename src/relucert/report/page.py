@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -15,12 +16,11 @@ from relucert.common.words import counted
 from relucert.report.domain import in_words
 from relucert.report.grouping import Group, grouped
 from relucert.report.markup import render
-from relucert.report.paper_table import Table
+from relucert.report.paper_table import Table, table_of
 from relucert.report.published import table_section
-from relucert.report.reading import REAL, Run
-from relucert.report.record import Record
+from relucert.report.reading import REAL, Run, read_record, run_of
 from relucert.report.sections import norm_section
-from relucert.report.verdict_run import VerdictRun
+from relucert.report.verdict_run import VerdictRun, verdict_run_of
 from relucert.report.verdict_section import verdict_section
 
 MOST_REASONS = 3  # for failures, that a warning names
@@ -135,3 +135,21 @@ def _entries(head: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         elif content is not None:
             entries.append((name, str(content)))
     return entries
+
+
+Record = Run | Table | VerdictRun
+
+
+def read_any(path: Path) -> Record:
+    """Reads a run file, verdicts or a table; raises LoadError, with a message of one line, for anything else."""
+    record = read_record(path)
+    if "cells" in record:
+        return table_of(record, path)
+    return verdict_run_of(record, path) if record.get("command") == "verify" else run_of(record, path)
+
+
+def count(record: Record) -> int:
+    """How many cells, verdicts or results a record has."""
+    if isinstance(record, Table):
+        return len(record.cells)
+    return len(record.verdicts if isinstance(record, VerdictRun) else record.results)

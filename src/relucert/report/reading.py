@@ -18,7 +18,6 @@ from relucert.errors import LoadError
 from relucert.inputs.storage.store import series
 from relucert.report.domain import Domain, assumed, check_options, read_domain
 from relucert.report.fields import finite, norm, number, optional, text, whole
-from relucert.report.older import upgraded
 
 NEURON_KEYS = ("dead", "undecided", "active")  # of run files
 NEURON_STATES = ("inactive", "unstable", "active")
@@ -283,3 +282,20 @@ def _picture(row: Mapping[str, Any]) -> Picture | None:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def upgraded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer's row with the keys and names that this version writes.
+
+    Before, the method of exact answers was "branch-and-bound"; CLEVER's `value` was missing where no distribution
+    could be fitted, and the radius of its samples was called `radius`, as a certified one is.
+    """
+    current = dict(row)
+    if "upper" in row and row.get("method") == "branch-and-bound":
+        current["method"] = "exact"
+    if "sampled" in row and "fitted" not in row:
+        current["fitted"] = row.get("value") is not None
+        current["value"] = row["sampled"] if row.get("value") is None else row["value"]
+        if "radius" in row:
+            current["sampling_radius"] = current.pop("radius")
+    return current

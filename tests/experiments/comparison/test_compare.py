@@ -42,7 +42,7 @@ FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
 @pytest.mark.sampled
 def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None:
     network = mlp(5, 6, 4, 3, seed=1)
-    images = centres(network, 3)
+    images = centres(network, 2)
     compared = relucert.compare(network, images, methods=QUICK, norm=norm, target=target, seed=5, **FEW)
     assert compared.skipped == {}
     for method in METHODS:
@@ -69,7 +69,7 @@ def test_the_order_holds_on_every_shape(name: str) -> None:
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 def test_exact_stands_between_the_others(norm: str) -> None:
     network = mlp(4, 5, 3)
-    compared = relucert.compare(network, centres(network, 2), norm=norm, budget=5.0, **FEW)
+    compared = relucert.compare(network, centres(network, 1), norm=norm, budget=5.0, **FEW)
     assert compared.skipped == {}
     for question in compared.questions:
         interval = question.answers["exact"]

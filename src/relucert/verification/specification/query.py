@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relucert.common.checks import shown
-from relucert.common.numbers import NumberLike, exactly, number_above
+from relucert.common.numbers import NumberLike, as_decimal, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
 from relucert.verification.specification.formula import AtMost, Case, End, Linear, Variable
 from relucert.verification.specification.reading import read
 from relucert.verification.specification.violations import Specification, Violation
-from relucert.verification.specification.writing import text_of
 
 EMPTY = "no input meets the bounds: the region is empty"
 CONTRADICTORY = "no outputs meet the conditions of a violation: they contradict each other"
@@ -198,3 +197,35 @@ def _rows(given: Any, count: int, what: str) -> list[list[Fraction]]:
         raise InputError(f"a violation's {what} have the shape (constraints, columns) with {count} bounds, not {shape}")
     numbers = _numbers(given, f"a violation's {what}")
     return [numbers[first : first + shape[1]] for first in range(0, len(numbers), shape[1])]
+
+
+NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must
+
+
+def text_of(query: Specification) -> str:
+    """A text whose query has the same violations."""
+    names = [Variable(False, index) for index in range(query.inputs)]
+    names += [Variable(True, index) for index in range(query.outputs)]
+    lines = [f"(declare-const {name} Real)" for name in names]
+    if not query.violations:
+        return "\n".join([*lines, "(assert (<= X_0 -1))", "(assert (>= X_0 1))", f"(assert (<= {NOTHING} 0))", ""])
+    violations = "\n".join(f"  (and {' '.join(_atoms(violation))})" for violation in query.violations)
+    return "\n".join([*lines, f"(assert (or\n{violations}\n))", ""])
+
+
+def _atoms(violation: Violation) -> Iterable[str]:
+    for index, (low, high) in enumerate(zip(violation.low, violation.high, strict=True)):
+        yield _scaled(">" if index in violation.open_low else ">=", f"X_{index}", low)
+        yield _scaled("<" if index in violation.open_high else "<=", f"X_{index}", high)
+    for constraint in violation.constraints:
+        terms = [f"(* {number} X_{index})" for index, number in constraint.inputs]
+        terms += [f"(* {number} Y_{index})" for index, number in constraint.outputs]
+        left = f"(+ {' '.join(terms)})" if len(terms) > 1 else (terms or [NOTHING])[0]
+        yield _scaled("<" if constraint.strict else "<=", left, constraint.bound)
+
+
+def _scaled(relation: str, left: str, bound: Fraction) -> str:
+    """A comparison with a number, in decimals where they end."""
+    if Fraction(as_decimal(bound)) == bound:
+        return f"({relation} {left} {as_decimal(bound)})"
+    return f"({relation} (* {bound.denominator} {left}) {bound.numerator})"
