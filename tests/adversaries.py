@@ -24,24 +24,20 @@ def nearest_distances(name: str, norm: float, count: int = 3) -> list[float]:
 def nearest_distance(network: Network, centre: Tensor, label: int, norm: Norm, seed: int = 0) -> float:
     """The least distance from a centre, (size,), at which another class is found: random starts, gradient steps
     towards every rival, then bisection on the way back to the centre. Infinite where none is found."""
-    double = network.cast(torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    best = float("inf")
-    for scale in (0.3, 1.0, 3.0):
-        starts = norm.sample(centre, scale, 64, generator)
-        for rival in range(network.classes):
-            if rival != label:
-                best = min(best, _descend(double, centre, starts, (label, rival), norm))
-    return best
+    starts = torch.cat([norm.sample(centre, scale, 64, generator) for scale in (0.3, 1.0, 3.0)])
+    rivals = torch.tensor([rival for rival in range(network.classes) if rival != label])
+    points = starts.repeat(len(rivals), 1)
+    return _descend(network.cast(torch.float64), centre, points, label, rivals.repeat_interleave(len(starts)), norm)
 
 
-def _descend(network: Network, centre: Tensor, points: Tensor, pair: tuple[int, int], norm: Norm) -> float:
-    label, rival = pair
+def _descend(network: Network, centre: Tensor, points: Tensor, label: int, rivals: Tensor, norm: Norm) -> float:
+    """rivals: towards which each of the points descends."""
     misclassified = []
     for step in range(STEPS):
         leaf = points.clone().requires_grad_()
         scores = network(leaf)
-        (scores[:, label] - scores[:, rival]).sum().backward()
+        (scores[:, label] - scores.gather(1, rivals[:, None])[:, 0]).sum().backward()
         assert leaf.grad is not None
         misclassified.append(points[scores.argmax(1) != label])
         length = leaf.grad.norm(dim=1, keepdim=True).clamp(min=1e-12)

@@ -17,6 +17,7 @@ import relucert
 from relucert import data, hardness
 from relucert.common.checks import shown
 from relucert.errors import InputError, RelucertError
+from relucert.execution.execution import Execution, here
 from tests.nets import mlp
 
 NETWORK = mlp(4, 3, 3, seed=1)
@@ -139,6 +140,7 @@ def outcome(name: str, change: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize("name", CALLS)
 def test_nothing_raw_is_raised(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Execution, "run_with", lambda _, job, items, workers, report: here(job, items, report))
     failures = []
     for parameter in parameters(name):
         for called, value in VALUES.items():

@@ -78,7 +78,7 @@ def test_tiny_networks_are_mostly_answered_exactly(norm: float, box: Any) -> Non
     """Never nearer than the nearest point over all regions, and in nine of ten questions as near."""
     exact = []
     for seed in range(3):
-        network = mlp(4, 6, 3, seed=seed)
+        network = mlp(4, 5, 3, seed=seed)
         images = centres(network, 2, seed=seed).clamp(-1, 1)
         for answer in relucert.attack(network, images, norm=norm, target="all", box=box, steps=60):
             assert answer.target is not None

@@ -71,7 +71,7 @@ def on_time(seconds: float, limit: float) -> bool:
 
 def test_verdicts_come_on_time_from_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     stages = set()
-    for limit in (0.1, 6.0, 24.0, 36.0, 42.0, 60.0, 180.0):
+    for limit in (0.1, 6.0, 42.0, 60.0, 285.0):
         with work_clock(monkeypatch, SPEED) as clock:
             (verdict,) = relucert.robust_at(NETWORK, IMAGE, radius=RADIUS, time_limit=limit)
             assert on_time(clock(), limit)
@@ -79,7 +79,7 @@ def test_verdicts_come_on_time_from_every_stage(monkeypatch: pytest.MonkeyPatch)
         assert verdict.reason == LATE
         assert not verdict.failed
         stages.add(verdict.stage)
-    assert {"root", "tree", "refinement"} <= stages
+    assert {"root", "tree", "certificates", "refinement"} <= stages
 
 
 @pytest.mark.parametrize("limit", [0.1, 6.0, 30.0])

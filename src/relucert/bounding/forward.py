@@ -131,7 +131,7 @@ def propagate_zonotope(
         most_symbols: How many symbols a zonotope may have, about; an activation gets half of what is left of them, for
             its widest relaxations, and the others count as errors (order reduction).
     """
-    felt = network.inference.rounds or most_symbols is not None
+    errors_carried = network.inference.rounds or most_symbols is not None
     needed = network.ancestors(wanted)
     last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
     values = {INPUT: _input(region, arithmetic)}
@@ -147,7 +147,7 @@ def propagate_zonotope(
             if rounds(network, value):
                 sizes = [_size(network, region, bounds, source, values[source], arithmetic) for source in node.inputs]
                 added = noise(network, value, sizes, arithmetic)
-            step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, felt)
+            step = _AffineStep(node.operation, operands, shapes, region, arithmetic, added, errors_carried)
             values[value] = step.run(keep=whole or value in last_use)
         elif isinstance(node.operation, Activation):
             relaxation = driver.relax(value, bounds[node.inputs[0]])
@@ -189,7 +189,7 @@ class _AffineStep:
     """One affine operation on zonotopes of the given shapes.
 
     noise: what its evaluation in floating point adds, if anything.
-    felt: whether errors are more than those of this proof, so that they are worth a product of their own.
+    errors_carried: whether errors are more than those of this proof, so that they are worth a product of their own.
     """
 
     operation: Affine
@@ -198,7 +198,7 @@ class _AffineStep:
     region: Region
     arithmetic: Arithmetic
     noise: Tensor | None
-    felt: bool
+    errors_carried: bool
 
     def run(self, keep: bool) -> Zonotope:
         """The image of the operands; with keep=False without its coefficients, which then never exist all at once."""
@@ -272,7 +272,7 @@ class _AffineStep:
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
         if not self.arithmetic.rigorous:
-            if not self.felt:
+            if not self.errors_carried:
                 return self.operands[0].error
             wide = [operand.error.expand_as(operand.centre) for operand in self.operands]
             moved = self.operation.absolute.linear(*self._shaped(wide)).flatten(1)
@@ -282,7 +282,7 @@ class _AffineStep:
             operand.error + gamma * (operand.centre.abs() + operand.deviation.absolute + operand.error)
             for operand in self.operands
         ]
-        carried = self.felt and any(operand.error.ndim for operand in self.operands)  # the input has no error
+        carried = self.errors_carried and any(operand.error.ndim for operand in self.operands)  # the input has no error
         spread = self.operation.absolute.linear if carried else self.operation.magnitude
         error = spread(*self._shaped(sources)).flatten(1)
         if self.operation.constant is not None:
@@ -350,10 +350,10 @@ def _widest(half: Tensor, deviation: Tensor, room: int) -> Tensor:
         deviation: How far their values move otherwise, (batch, size).
         room: How many neurons there may be.
     """
-    felt = (~(half <= NARROW * deviation)).any(0).nonzero().squeeze(1)
-    if len(felt) <= room:
-        return felt
-    kept: Tensor = felt[half.amax(0)[felt].nan_to_num(torch.inf).topk(room).indices].sort().values
+    wide = (~(half <= NARROW * deviation)).any(0).nonzero().squeeze(1)
+    if len(wide) <= room:
+        return wide
+    kept: Tensor = wide[half.amax(0)[wide].nan_to_num(torch.inf).topk(room).indices].sort().values
     return kept
 
 

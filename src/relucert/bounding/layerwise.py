@@ -14,7 +14,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.network import INPUT, LinearForms, Network, unit_forms
 
-CHUNK_BYTES = 2**22  # that pulling forms back holds at once: about a cache's size
+CHUNK_BYTES = 2**23  # that pulling forms back holds at once: tuned on convolutional networks in bench/convolutions.py
 NEARLY_ALL = 0.9  # of a layer's neurons being unstable, all are bounded anew, without a copy of the matrix
 FIRST_FORMS = 32  # in the first chunk of a layer, whose forms tell how large they get
 

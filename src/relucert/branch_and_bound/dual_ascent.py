@@ -24,13 +24,16 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT
 from relucert.bounding.adam import MEANS
 from relucert.branch_and_bound.products import TINY, PreparedStage
-from relucert.branch_and_bound.stages import Maps, Stage, Stages
+from relucert.branch_and_bound.stages import Maps, Stages
 from relucert.common.deadline import check_time
 from relucert.network import Rows
 
-SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 1.0, 0.95
+SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.15, 1.0, 0.95  # tuned on oval21 and mnist-5x256
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 ROUNDING = 2.0**-22  # of the sizes of a row's terms: about what float32 loses
+# Share of the nodes that the last quarter of the steps has to prove for an ascent to go on past its half: tuned on the
+# same. A step that proves less costs more than splitting what it would prove.
+USEFUL = 0.02
 STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
 
 
@@ -114,18 +117,20 @@ class DualAscent:
         self.stages = list(stages.stages)
         self.rows, self.unstable_count = rows, sum(stage.unstable_count for stage in self.stages)
         self.corners = _Corners(stages.region.cast(torch.float32))
-        self.chords: list[tuple[Tensor, Tensor]] = []
-        for stage in self.stages:
-            width = stage.upper - stage.lower
-            slope = torch.where(width > 0, stage.upper / width, 0)
-            self.chords.append((slope, -slope * stage.lower))
+        self.lower, self.upper = (
+            torch.cat([getattr(stage, name) for stage in self.stages] or [torch.zeros(0)])
+            for name in ("lower", "upper")
+        )
+        width = self.upper - self.lower
+        self.chord = torch.where(width > 0, self.upper / width, 0)
+        self.rise = -self.chord * self.lower
         for stage in self.stages[len(stages.prepared) :]:
             stages.prepared.append(PreparedStage(stage, self._scaled(stage.maps.entrance)))
         self.prepared = stages.prepared[: len(self.stages)]
         self.matrices = [prepared.matrix for prepared in self.prepared]
         self.row_matrix = self._scaled(rows.entrance)
         self.rounding = ROUNDING * self._sizes()
-        self.influences = [prepared.influence for prepared in self.prepared]
+        self.influence = torch.cat([prepared.influence for prepared in self.prepared] or [torch.zeros(0)])
 
     def _scaled(self, entrance: Tensor | None) -> Tensor | None:
         return None if entrance is None else entrance * self.corners.scale
@@ -143,8 +148,7 @@ class DualAscent:
     def roots(self) -> Nodes:
         """The root node of every row, which is the whole region, with CROWN's slopes."""
         count = len(self.rows.bias)
-        adaptive = [(stage.upper > -stage.lower).float() for stage in self.stages]
-        slopes = torch.cat(adaptive) if adaptive else torch.zeros(0)
+        slopes = (self.upper > -self.lower).float()
         signs = torch.zeros(count, self.unstable_count, dtype=torch.int8)
         return Nodes(torch.arange(count), signs, slopes.repeat(count, 1))
 
@@ -154,92 +158,158 @@ class DualAscent:
         """Ascends for at most `steps` steps; ends early once time is over.
 
         Nodes whose bounds are above `enough` leave the ascent on the way, with scores of zero and the reference as
-        their points.
+        their points; once half of the steps are made, it ends where hardly any do.
         """
         count = len(nodes.rows)
         lower, duals, scores = torch.empty(count), torch.empty_like(nodes.duals), torch.zeros_like(nodes.duals)
         points = self.corners.reference.repeat(count, 1)
         ascending, state = torch.arange(count), _AscentState(self, nodes, rate)
+
+        def leave() -> None:
+            lower[ascending] = state.highest
+            duals.index_copy_(0, ascending, state.best.T.contiguous())
+
+        remaining: list[int] = []
         for step in range(steps + 1):
             state.pull()
             state.keep_best()
             staying = (~(state.highest > enough)).nonzero().flatten()
-            if step == steps or not len(staying) or time.monotonic() > ends:
+            remaining.append(len(staying))
+            halted = enough < torch.inf and 2 * step >= steps and _is_idle(remaining, steps // 4)
+            if step == steps or halted or not len(staying) or time.monotonic() > ends:
                 break
             if len(staying) < STAYING * len(ascending):
-                lower[ascending], duals[ascending] = state.highest, state.best()
+                leave()
                 ascending, state = ascending[staying], state.pick(staying)
             state.ascend(step)
-        lower[ascending], duals[ascending] = state.highest, state.best()
-        best = nodes._replace(duals=duals)
-        ascending = (~(lower > enough)).nonzero().flatten()
-        if len(ascending):
-            last = _AscentState(self, best.pick(ascending), rate)
-            last.pull()
-            last.relax()
-            scores[ascending], points[ascending] = last.scores(), self.corners.point(last.corner.T)
-        return AscentResult(lower, best, scores, points)
+        leave()
+        if len(staying):
+            last = state.pick(staying) if len(staying) < len(ascending) else state
+            last.return_to_best()
+            scores.index_copy_(0, ascending[staying], last.scores().T.contiguous())
+            points.index_copy_(0, ascending[staying], self.corners.point(last.corner.T.contiguous()))
+        return AscentResult(lower, nodes._replace(duals=duals), scores, points)
 
 
-class _Layer:
-    """The numbers of a batch of nodes at one stage, (unstable, count): nodes lie next to each other in memory.
+def _is_idle(remaining: list[int], steps: int) -> bool:
+    """Whether the last steps proved too few of the nodes, by how many remained after each step so far."""
+    return bool(steps) and remaining[-1 - steps] - remaining[-1] < USEFUL * remaining[-1 - steps]
+
+
+class _AscentState:
+    """The state of the ascent of one batch of nodes: tables (unstable, count), nodes next to each other in memory.
 
     With the coefficient c of a neuron's activation the line that stands for it is `tilt z + height`: that of the sign
-    where it is split, the chord where c is negative, else the lower line with the node's own slope.
+    where it is split, the chord where c is negative, else the lower line with the node's own slope. Masks are numbers,
+    1 and 0, in products: these are much faster than `where`.
+
+    Attributes:
+        duals: The slopes and multipliers.
+        best: Those of the highest bounds so far.
+        forms: The coefficients c at the last back-substitution.
+        values: The pre-activations of the relaxed network where the form on the input is least.
+        bound: Of the last back-substitution, (count,).
+        corner: Where the pulled-back forms are least, (inputs, count), in units of the scale.
+        highest: The highest bounds so far, (count,).
     """
 
-    def __init__(self, stage: Stage, chord: tuple[Tensor, Tensor], signs: Tensor, duals: Tensor) -> None:
-        self.stage, self.duals, self.best = stage, duals, duals.clone()
-        self.signs, self.plus = signs, (signs > 0).float()
-        self.unsplit = (signs == 0).float()
-        self.chord = chord[0][:, None] * self.unsplit + self.plus
-        self.rise = chord[1][:, None] * self.unsplit
-        self.most = torch.where(signs == 0, 1.0, torch.inf)
+    def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
+        self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
+        self.row_forms = {number: weight[nodes.rows].T.contiguous() for number, weight in rows.weights.items()}
+        self.entrance: Tensor | None = None
+        if dual_ascent.row_matrix is not None:
+            self.entrance = dual_ascent.row_matrix[nodes.rows].T.contiguous()
+        self.bias, self.rounding = rows.bias[nodes.rows], dual_ascent.rounding[nodes.rows]
+        self.signs = nodes.signs.T.contiguous().float()
+        self.duals, self.best = (nodes.duals.T.clone(memory_format=torch.contiguous_format) for _ in range(2))
+        self.plus, self.unsplit = self.signs.clamp(min=0), 1 - self.signs.abs()
+        self.chord = torch.addcmul(self.plus, self.unsplit, dual_ascent.chord[:, None])
+        self.rise = self.unsplit * dual_ascent.rise[:, None]
+        self.most = torch.finfo(torch.float32).max * self.signs.abs() + 1
         self.mean, self.square = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
+        self.forms, self.values = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
+        self.tilt, self.height = torch.zeros_like(self.duals), torch.zeros_like(self.duals)
         self.unit: Tensor | None = None
+        self.bound, self.highest = self.bias, torch.full_like(self.bias, -torch.inf)
+        self.corner = torch.zeros(len(dual_ascent.corners.scale), len(nodes.rows))
 
-    def pick(self, indices: Tensor) -> _Layer:
-        """The numbers of some of the nodes."""
+    def pick(self, indices: Tensor) -> _AscentState:
+        """The ascent of some of the nodes alone."""
         picked = copy(self)
+        picked.row_forms = {number: form.index_select(1, indices) for number, form in self.row_forms.items()}
         for name, numbers in vars(self).items():
             if isinstance(numbers, Tensor):
-                setattr(picked, name, numbers.index_select(1, indices))
+                setattr(picked, name, numbers.index_select(-1, indices))
         return picked
 
-    def pull(self, forms: Tensor) -> Tensor:
-        """Turns forms on activations, (neurons, count), in place into forms on their pre-activations.
+    def keep_best(self) -> None:
+        """Keeps the slopes and multipliers of bounds that are higher than all before."""
+        better = self.bound > self.highest
+        self.highest = torch.where(better, self.bound, self.highest)
+        torch.where(better, self.duals, self.best, out=self.best)
 
-        Returns the constants that the relaxation adds to the bounds, (count,).
-        """
-        pulled = forms[: self.stage.unstable_count]
-        self.forms = pulled.clone()
-        negative = self.forms < 0
-        self.tilt = torch.where(negative, self.chord, torch.addcmul(self.plus, self.duals, self.unsplit))
-        self.height = self.rise * negative
-        pulled.mul_(self.tilt).addcmul_(self.duals, self.signs, value=-1)
-        return (self.forms * self.height).sum(0)
+    def return_to_best(self) -> None:
+        """Evaluates bounds and relaxed network with the slopes and multipliers of the highest bounds."""
+        self.duals = self.best
+        self.pull()
+        self.relax()
 
-    def relax(self, values: Tensor) -> Tensor:
-        """Turns pre-activations, (neurons, count), in place into the relaxed activations."""
-        relaxed = values[: self.stage.unstable_count]
-        self.values = relaxed.clone()
-        relaxed.mul_(self.tilt).add_(self.height)
-        return values
+    def pull(self) -> None:
+        """Back-substitution: computes the bound, and the corner of the region where the pulled-back form is least."""
+        forms = {number: form.clone() for number, form in self.row_forms.items()}
+        bound, at_input = self.bias.clone(), None if self.entrance is None else self.entrance.clone()
+        torch.addcmul(self.plus, self.duals, self.unsplit, out=self.tilt)
+        multipliers = self.duals * self.signs
+        for number, stage in reversed(list(enumerate(self.dual_ascent.stages))):
+            check_time()
+            prepared, part = self.dual_ascent.prepared[number], stage.columns
+            form = forms.pop(number, None)
+            if form is None:
+                form = torch.zeros(len(stage.neurons), len(bound))
+            pulled = form[: stage.unstable_count]
+            negative = torch.lt(self.forms[part].copy_(pulled), 0, out=self.height[part])
+            pulled.mul_(self.tilt[part].lerp_(self.chord[part], negative)).sub_(multipliers[part])
+            bound.addmv_(form.T, prepared.bias)
+            for earlier, product in prepared.weights.items():
+                forms[earlier] = product.add_pulled(forms.get(earlier), form)
+            if prepared.entrance is not None:
+                at_input = prepared.entrance.add_pulled(at_input, form)
+        bound += (self.height.mul_(self.rise) * self.forms).sum(0)
+        fall, self.corner = self.dual_ascent.corners.least(
+            torch.zeros_like(self.corner) if at_input is None else at_input
+        )
+        self.bound = bound - fall - self.rounding  # so that what rounding makes of 0 is not positive
+
+    def relax(self) -> None:
+        """Evaluates the relaxed network where the form is least."""
+        activations: list[Tensor] = []
+        for prepared, stage in zip(self.dual_ascent.prepared, self.dual_ascent.stages, strict=True):
+            check_time()
+            values, part = prepared.values(self.corner, activations), stage.columns
+            relaxed = values[: stage.unstable_count]
+            self.values[part] = relaxed
+            relaxed.mul_(self.tilt[part]).add_(self.height[part])
+            activations.append(values)
 
     def gradient(self) -> Tensor:
         """The gradient of the bound in the slopes and multipliers."""
         return self.forms.clamp(min=0).mul_(self.unsplit).sub_(self.signs).mul_(self.values)
 
-    def ascend(self, step: int, rate: float) -> None:
-        """One step of Adam along the gradient of the bound."""
-        if self.unit is None:  # multipliers count in units of their stage's coefficients
-            size = self.forms.abs().mean(0, keepdim=True).nan_to_num(0) * MULTIPLIER_RATE
-            self.unit = torch.where(self.signs == 0, rate, size)
+    def ascend(self, step: int) -> None:
+        """One step of Adam from where slopes and multipliers were pulled, along the gradient of the bound."""
+        self.relax()
+        if self.unit is None:
+            self.unit = self.unsplit * self.rate
+            for stage in self.dual_ascent.stages:  # multipliers count in units of their stage's coefficients
+                size = self.forms[stage.columns].abs().mean(0).nan_to_num(0) * MULTIPLIER_RATE
+                self.unit[stage.columns].addcmul_(self.signs[stage.columns].abs(), size)
         gradient = self.gradient()
         self.mean.lerp_(gradient, 1 - MEANS[0])
         self.square.mul_(MEANS[1]).addcmul_(gradient, gradient, value=1 - MEANS[1])
         length = math.sqrt(1 - MEANS[1] ** (step + 1)) / (1 - MEANS[0] ** (step + 1)) * DECAY**step
-        self.duals.addcdiv_(self.mean * self.unit, self.square.sqrt().add_(TINY), value=length)
+        self.duals.addcmul_(
+            torch.mul(self.mean, self.unit, out=gradient), (self.square + TINY**2).rsqrt_(), value=length
+        )
         torch.minimum(self.duals.clamp_(min=0), self.most, out=self.duals)
 
     def scores(self) -> Tensor:
@@ -249,96 +319,7 @@ class _Layer:
         excess = torch.minimum(relaxed, relaxed - self.values).clamp_(min=0)
         score = self.forms.clamp(max=0).neg_() * (excess + INTERCEPT_WEIGHT * self.rise)
         missed = self.forms.clamp(min=0) * (self.values.clamp(min=0) - relaxed).clamp_(min=0)
-        return (score + missed + TINY) * self.unsplit
-
-
-class _AscentState:
-    """The state of the ascent of one batch of nodes.
-
-    Attributes:
-        bound: Of the last back-substitution, (count,).
-        corner: Where the pulled-back forms are least, (inputs, count), in units of the scale.
-        highest: The highest bounds so far, (count,).
-    """
-
-    def __init__(self, dual_ascent: DualAscent, nodes: Nodes, rate: float) -> None:
-        self.dual_ascent, self.rate, rows = dual_ascent, rate, dual_ascent.rows
-        self.forms = {number: weight[nodes.rows].T.contiguous() for number, weight in rows.weights.items()}
-        self.entrance = torch.zeros(len(dual_ascent.corners.scale), len(nodes.rows))
-        if dual_ascent.row_matrix is not None:
-            self.entrance = dual_ascent.row_matrix[nodes.rows].T.contiguous()
-        self.bias, self.rounding = rows.bias[nodes.rows], dual_ascent.rounding[nodes.rows]
-        signs, duals = nodes.signs.T.float().contiguous(), nodes.duals.T.contiguous()
-        self.layers = [
-            _Layer(stage, chord, signs[stage.columns], duals[stage.columns].clone())
-            for stage, chord in zip(dual_ascent.stages, dual_ascent.chords, strict=True)
-        ]
-        self.bound = self.bias
-        self.corner, self.highest = self.entrance, torch.full_like(self.bias, -torch.inf)
-
-    def pick(self, indices: Tensor) -> _AscentState:
-        """The ascent of some of the nodes alone."""
-        picked = copy(self)
-        picked.forms = {number: form.index_select(1, indices) for number, form in self.forms.items()}
-        picked.entrance, picked.corner = (table.index_select(1, indices) for table in (self.entrance, self.corner))
-        picked.bias, picked.rounding = self.bias[indices], self.rounding[indices]
-        picked.bound, picked.highest = self.bound[indices], self.highest[indices]
-        picked.layers = [layer.pick(indices) for layer in self.layers]
-        return picked
-
-    def keep_best(self) -> None:
-        """Keeps the slopes and multipliers of bounds that are higher than all before."""
-        better = self.bound > self.highest
-        self.highest = torch.where(better, self.bound, self.highest)
-        for layer in self.layers:
-            layer.best = torch.where(better, layer.duals, layer.best)
-
-    def best(self) -> Tensor:
-        """The slopes and multipliers of the highest bounds, (count, unstable)."""
-        return self._joined([layer.best for layer in self.layers])
-
-    def gradient(self) -> Tensor:
-        return self._joined([layer.gradient() for layer in self.layers])
-
-    def scores(self) -> Tensor:
-        pairs = zip(self.layers, self.dual_ascent.influences, strict=True)
-        return self._joined([layer.scores() * influence[:, None] for layer, influence in pairs])
-
-    def _joined(self, by_layer: list[Tensor]) -> Tensor:
-        return torch.cat(by_layer).T if by_layer else torch.zeros(len(self.bias), 0)
-
-    def pull(self) -> None:
-        """Back-substitution: computes the bound, and the corner of the region where the pulled-back form is least."""
-        forms = {number: form.clone() for number, form in self.forms.items()}
-        bound, at_input = self.bias.clone(), self.entrance.clone()
-        for number, layer in reversed(list(enumerate(self.layers))):
-            check_time()
-            prepared = self.dual_ascent.prepared[number]
-            form = forms.pop(number, None)
-            if form is None:
-                form = torch.zeros(len(layer.stage.neurons), len(bound))
-            bound += layer.pull(form)
-            bound.addmv_(form.T, prepared.bias)
-            for earlier, product in prepared.weights.items():
-                forms[earlier] = product.add_pulled(forms.get(earlier), form)
-            if prepared.entrance is not None:
-                prepared.entrance.add_pulled(at_input, form)
-        fall, self.corner = self.dual_ascent.corners.least(at_input)
-        self.bound = bound - fall - self.rounding  # so that what rounding makes of 0 is not positive
-
-    def relax(self) -> None:
-        """Evaluates the relaxed network where the form is least; the layers keep the values."""
-        activations: list[Tensor] = []
-        for prepared, layer in zip(self.dual_ascent.prepared, self.layers, strict=True):
-            check_time()
-            values = prepared.values(self.corner, activations)
-            activations.append(layer.relax(values))
-
-    def ascend(self, step: int) -> None:
-        """One step of all slopes and multipliers, from where they were pulled."""
-        self.relax()
-        for layer in self.layers:
-            layer.ascend(step, self.rate)
+        return (score + missed + TINY) * self.unsplit * self.dual_ascent.influence[:, None]
 
 
 class _Corners:
@@ -353,9 +334,10 @@ class _Corners:
         self.scale = region.spans(FLOAT).largest[0] if self.is_box else torch.ones_like(self.reference)
 
     def least(self, forms: Tensor) -> tuple[Tensor, Tensor]:
-        """How far forms (inputs, count) fall, (count,), and where, (inputs, count)."""
+        """How far forms (inputs, count), which are overwritten, fall, (count,), and where, (inputs, count)."""
         if self.is_box:
-            return forms.abs().sum(0), forms.sign().neg_()
+            corner = forms.sign().neg_()
+            return forms.abs_().sum(0), corner
         with torch.inference_mode(False), torch.enable_grad():
             leaf = forms.T.clone().requires_grad_()
             region = self.region.clone()

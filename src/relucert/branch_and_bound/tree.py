@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
 from relucert.bounding.interval import Bounds
+from relucert.branch_and_bound import certificate_tree
+from relucert.branch_and_bound.certificate_tree import CertificateTree, CertificateVisitor
 from relucert.branch_and_bound.dual_ascent import Nodes, join
 from relucert.branch_and_bound.node_tree import NodeTree, NodeVisitor
 from relucert.branch_and_bound.pool import Pool
@@ -30,12 +33,13 @@ from relucert.common.progress import Progress, Report, silent
 from relucert.execution.team import workers_there
 from relucert.methods.quadratic.cost import tightening_seconds
 from relucert.methods.quadratic.intervals import tightened_until
-from relucert.methods.quadratic.rows import proven_rows, suits_certificates
+from relucert.methods.quadratic.rows import RegionRows, decided_rows, suits_certificates
 from relucert.query.problem import Problem
 
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
 LONGER = 6.0  # times as long are the next tree and the next refinement
+CERTIFICATE_TIMES = 2.0  # as long as a tree is the one on certificates that follows it, at first
 CERTIFY_SHARE = 0.4  # of the time that is left, for quadratic certificates
 TIGHTEN_SHARE = 0.3  # of the time that is left, for bounds of pre-activations by such certificates
 
@@ -65,6 +69,7 @@ class NeuronProver:
     def __post_init__(self) -> None:
         self.network, self.prop, self.region = self.problem.exact, self.problem.prop, self.problem.region
         self.bound: float | None = None
+        self.certificates: tuple[RegionRows, Tensor] | None = None  # of a root, with the numbers of its rows
 
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
@@ -98,15 +103,19 @@ class NeuronProver:
             if started is None:
                 return
             self._check_time()
-            self._enter("tree")
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
-            worth = layers and refining.fits(layers)
-            if self._tree(
-                *started, min(self.ends, time.monotonic() + seconds / workers_there()) if worth else self.ends
-            ):
+            refines = layers and refining.fits(layers)
+            visitor, waiting = started[0], Pool(started[1], join)
+            for_a_while = time.monotonic() + seconds / workers_there()
+            if self._tree(visitor, waiting, for_a_while if refines or self.certificates else self.ends):
                 return
             self._check_time()
-            if not worth:
+            if self._certificate_tree(CERTIFICATE_TIMES * seconds / workers_there()):
+                return
+            if not refines:
+                if self._tree(visitor, waiting, self.ends):
+                    return
+                self._check_time()
                 continue
             self._enter("refinement")
             if self.record is None:
@@ -134,8 +143,39 @@ class NeuronProver:
         self._enter("certificates")
         prop = Property(self.prop.rows[:, self.left], self.prop.offsets[:, self.left])
         now = time.monotonic()
-        proven = proven_rows(self.network, self.region, prop, bounds, now + CERTIFY_SHARE * (self.ends - now))
-        self.left = self.left[~proven]
+        rows = decided_rows(self.network, self.region, prop, bounds, now + CERTIFY_SHARE * (self.ends - now))
+        if rows is not None:
+            proven = rows.prove() > 0
+            self.certificates = rows, self.left
+            self.left = self.left[~proven]
+        return not len(self.left)
+
+    def _certificate_tree(self, seconds: float) -> bool:
+        """Whether splits below the certificates prove all rows that are left; rows that they do prove leave the search.
+
+        seconds: How long at first; as long again where what is closed by then promises an end in time.
+        """
+        if self.certificates is None or not self.certificates[0].joint:
+            return False
+        self._enter("certificates")
+        rows, numbers = self.certificates
+        tree = CertificateTree(self.problem, rows)
+        try:
+            roots = tree.roots(torch.isin(numbers, self.left).nonzero().flatten())
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return False
+        visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots, certificate_tree.join)
+        started = time.monotonic()
+        stop = started + seconds
+        while not self._searched(visitor, waiting, stop):
+            self._check_time()
+            nodes = waiting.all()
+            waiting.put_back(nodes)
+            closed, now = 1 - nodes.volume / roots.size, time.monotonic()
+            if (now - started) * (1 - closed) > closed * (self.ends - now):
+                break
+            stop = now + (now - started)
+        self.left = numbers[waiting.all().rows.unique()]
         return not len(self.left)
 
     def _suits_tightening(self, bounds: Bounds) -> bool:
@@ -169,24 +209,34 @@ class NeuronProver:
         tree = NodeTree(self.problem, stages, self.left)
         return tree.visitor(self.ends, self.violates), tree.propagation.start(roots)
 
-    def _tree(self, visitor: NodeVisitor, roots: Nodes, stop: float) -> bool:
-        """Searches until all nodes are closed, or until the time `stop`; returns whether all are closed.
+    def _tree(self, visitor: NodeVisitor, waiting: Pool[Nodes], stop: float) -> bool:
+        """Searches until all nodes of rows that are left are closed, or until the time `stop`; whether they are closed.
 
         Rows that are proven by then leave the search.
         """
-        waiting, before = Pool(roots, join), self.nodes
+        self._enter("tree")
+        nodes = waiting.all()
+        waiting.put_back(nodes.pick(torch.isin(visitor.tree.open_rows[nodes.rows], self.left)))
+        closed = self._searched(visitor, waiting, stop)
+        self._keep(visitor)
+        nodes = waiting.all()
+        waiting.put_back(nodes)
+        self.left = visitor.tree.open_rows[nodes.rows.unique()]
+        return closed
+
+    def _searched(self, visitor: NodeVisitor | CertificateVisitor, waiting: Pool[Any], stop: float) -> bool:
+        """Whether all nodes that wait are closed by the time `stop`; those that are not still wait."""
+        before = self.nodes - visitor.nodes
 
         def tell(open_nodes: int) -> None:
             self.nodes, self.bound = before + visitor.nodes, visitor.bound
             self._tell(open_nodes)
 
+        search: TreeSearch[Any] = TreeSearch(visitor.tree, visitor, self.violates, self.ends, tell)
         try:
-            closed = TreeSearch(visitor.tree, visitor, self.violates, self.ends, tell).run(waiting, stop)
+            return search.run(waiting, min(self.ends, stop))
         finally:
             self.nodes = before + visitor.nodes
-        self._keep(visitor)
-        self.left = self.left[waiting.all().rows.unique()] if waiting.size else self.left[:0]
-        return closed
 
     def _keep(self, visitor: NodeVisitor) -> None:
         """Records what a visitor has proven."""

@@ -24,9 +24,8 @@ from relucert.methods.linear import LinearMethod
 from relucert.methods.method import Method
 from relucert.methods.quadratic.cost import MOST_SECONDS, tightening_seconds
 from relucert.methods.quadratic.evidence import Evidence
-from relucert.methods.quadratic.memory import Memory
+from relucert.methods.quadratic.memory import Memory, SharedMemory
 from relucert.methods.quadratic.rows import RegionRows
-from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.network import Network
 
 GROWTH = 1.4  # of what a margin loses, with the radius, while one radius is evaluated

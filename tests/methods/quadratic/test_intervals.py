@@ -127,11 +127,11 @@ def test_weights_of_their_own_tighten_what_shared_ones_leave_open(monkeypatch: p
 def test_radii_are_larger_and_below_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(*DEEP, seed=5)
     image = centres(network, 1)
-    (exact,) = relucert.exact(network, image)
+    (exact,) = relucert.exact(network, image, tolerance=0.01)
     radii = []
     for hopeless in (math.inf, 0.5):
         monkeypatch.setattr(sdp, "HOPELESS", hopeless)
-        (answer,) = relucert.certify(network, image, method="sdp")
+        (answer,) = relucert.certify(network, image, method="sdp", tolerance=2e-3)
         assert answer.radius is not None
         radii.append(answer.radius)
     assert exact.upper is not None

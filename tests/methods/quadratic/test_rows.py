@@ -17,10 +17,16 @@ from relucert.branch_and_bound import node_tree, tree
 from relucert.branch_and_bound.root import rooted
 from relucert.methods.quadratic import cost, rows
 from relucert.methods.quadratic.intervals import tightened_until
-from relucert.methods.quadratic.rows import proven_rows, suits_certificates
+from relucert.methods.quadratic.rows import decided_rows, suits_certificates
 from relucert.search import portfolio
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, mlp
+
+
+def proven_rows(*arguments: Any) -> torch.Tensor:
+    """Which rows certificates prove, (rows,)."""
+    decided = decided_rows(*arguments)
+    return torch.zeros(arguments[2].rows.shape[1]).bool() if decided is None else decided.prove() > 0
 
 
 def test_rows_are_proven_below_the_nearest_violation_and_never_beyond() -> None:
@@ -66,12 +72,11 @@ def test_a_search_takes_them_for_what_a_short_tree_leaves_open(monkeypatch: pyte
     monkeypatch.setattr(rows, "FEWEST_UNSTABLE", 1)
     taken: list[bool] = []
 
-    def listening(*arguments: Any) -> torch.Tensor:
-        found = proven_rows(*arguments)
-        taken.append(bool(found.all()))
-        return found
+    def listening(*arguments: Any) -> rows.RegionRows | None:
+        taken.append(bool(proven_rows(*arguments).all()))
+        return decided_rows(*arguments)
 
-    monkeypatch.setattr(tree, "proven_rows", listening)
+    monkeypatch.setattr(tree, "decided_rows", listening)
     monkeypatch.setattr(tree, "BEFORE_REFINING", -1.0)
     monkeypatch.setattr(node_tree, "ROOT_STEPS", 0)
     (verdict,) = relucert.robust_at(network, images[:1], radius=radius, time_limit=60)
@@ -90,7 +95,7 @@ def test_a_search_goes_on_with_bounds_that_certificates_tighten(monkeypatch: pyt
     monkeypatch.setattr(rows, "FEWEST_UNSTABLE", 1)
     monkeypatch.setattr(tree, "BEFORE_REFINING", -1.0)
     monkeypatch.setattr(node_tree, "ROOT_STEPS", 0)
-    monkeypatch.setattr(tree, "proven_rows", lambda *arguments: torch.zeros(arguments[2].rows.shape[1]).bool())
+    monkeypatch.setattr(tree, "decided_rows", lambda *arguments: None)
     roots: list[Any] = []
     tight: list[Any] = []
 

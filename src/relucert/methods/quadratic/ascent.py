@@ -1,7 +1,7 @@
 """Ascents of the dual bound in float32: on slopes and centres, and on the certificate's weights.
 
-All forms of a region climb together, each with variables of its own in one row of a table. Weights are either those of
-one composed certificate times a factor for each form, or each form's own (the joint certificate).
+The bounds of all forms of a region are raised together, each with variables of its own in one row of a table. Weights
+are either those of one composed certificate times a factor for each form, or each form's own (the joint certificate).
 """
 
 from __future__ import annotations
@@ -11,10 +11,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.dual import DualPoint, Gradient, Weights, evaluate, gradient
-from relucert.methods.quadratic.joint import PowerIteration, Spectrum
+from relucert.methods.quadratic.dual import (
+    DualPoint,
+    Evaluated,
+    Gradient,
+    Pulled,
+    Weights,
+    bound,
+    evaluate,
+    gradient,
+    squares_bound,
+)
+from relucert.methods.quadratic.joint import TINIEST, PowerIteration, Spectrum
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
 DECAY = (0.9, 0.99)
@@ -43,7 +54,7 @@ class Layout:
     @property
     def sizes(self) -> list[int]:
         neurons, followed, inputs = self.linearised.neurons, self._followed, len(self.linearised.radii)
-        every, errors = [len(its) for its in neurons.values()], [len(neurons[value]) for value in followed]
+        every, errors = [len(unstable) for unstable in neurons.values()], [len(neurons[value]) for value in followed]
         weights = [*every, *errors, self.input_weights] if self.own else [1]
         return [*every, inputs, *errors, *weights]
 
@@ -54,28 +65,30 @@ class Layout:
 
     def point(self, table: Tensor) -> DualPoint:
         """The dual point of a table, or of gradients in its place, as views."""
-        parts = table.split(self.sizes, 1)
+        columns = table.split(self.sizes, 1)
         layers, followed = list(self.linearised.neurons), self._followed
-        shares = dict(zip(layers, parts, strict=False))
-        errors = dict(zip(followed, parts[len(layers) + 1 :], strict=False))
-        return DualPoint(shares, parts[len(layers)], errors)
+        shares = dict(zip(layers, columns, strict=False))
+        errors = dict(zip(followed, columns[len(layers) + 1 :], strict=False))
+        return DualPoint(shares, columns[len(layers)], errors)
 
     def logarithms(self, table: Tensor) -> Weights:
         """The logarithms of own weights, as views."""
         layers, followed = list(self.linearised.neurons), self._followed
-        parts = table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :]
-        deviations = dict(zip(layers, parts, strict=False))
-        errors = dict(zip(followed, parts[len(layers) :], strict=False))
-        return Weights(deviations, errors, parts[-1])
+        columns = table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :]
+        deviations = dict(zip(layers, columns, strict=False))
+        errors = dict(zip(followed, columns[len(layers) :], strict=False))
+        return Weights(deviations, errors, columns[-1])
 
     def rates(self) -> Tensor:
         """The step of every variable, (1, variables)."""
         linearised = self.linearised
         even = linearised.radii.new_full((len(linearised.radii),), linearised.region.norm.even(len(linearised.radii)))
         followed = [linearised.neurons[value] for value in self._followed]
-        reach = [LOOSE * its.width * torch.maximum(-its.lower, its.upper) for its in followed]
-        shares = [torch.full((len(its),), SHARE_RATE) for its in linearised.neurons.values()]
-        centres = [CENTRE_RATE * part for part in (even, *reach)]
+        largest_errors = [
+            LOOSE * unstable.width * torch.maximum(-unstable.lower, unstable.upper) for unstable in followed
+        ]
+        shares = [torch.full((len(unstable),), SHARE_RATE) for unstable in linearised.neurons.values()]
+        centres = [CENTRE_RATE * units for units in (even, *largest_errors)]
         rest = sum(self.sizes) - sum(map(len, shares)) - sum(map(len, centres))
         return torch.cat([*shares, *centres, torch.full((rest,), WEIGHT_RATE if self.own else FACTOR_RATE)])[None]
 
@@ -113,21 +126,21 @@ class CertificateAscent:
         return weights.inflated(spectrum.largest), spectrum
 
     def ascend(self, steps: int) -> None:
-        """So many steps, for all forms to their end."""
+        """Takes a number of steps, for all forms."""
         adam, rates = Adam([self.table], DECAY, 1e-12), self.layout.rates()
         for step in range(steps):
             self.step(adam, rates * (1 - (1 - COOLED) * step / steps))
 
-    def step(self, adam: Adam, rates: Tensor) -> Tensor:
-        """One step; returns the bounds before it, (forms,)."""
+    def step(self, adam: Adam, rates: Tensor) -> Evaluated:
+        """One step; returns the bounds before it."""
         check_time()
         weights, spectrum = self.weights()
         point = self.layout.point(self.table)
-        found = evaluate(self.linearised, self.forms, self.heights, weights, point)
-        slope = gradient(self.linearised, weights, point, found)
-        (way,) = adam.directions([torch.cat([point_gradient(slope), self._weight_gradient(slope, spectrum)], 1)])
-        self.table.add_(way * rates)
-        return found.bounds
+        evaluated = evaluate(self.linearised, self.forms, self.heights, weights, point)
+        slope = gradient(self.linearised, weights, point, evaluated)
+        (direction,) = adam.directions([torch.cat([point_gradient(slope), self._weight_gradient(slope, spectrum)], 1)])
+        self.table.add_(direction * rates)
+        return evaluated
 
     def _weight_gradient(self, slope: Gradient, spectrum: Spectrum | None) -> Tensor:
         return factor_gradient(slope) if spectrum is None else weight_gradient(self.layout, slope, spectrum)
@@ -148,6 +161,25 @@ class CertificateAscent:
         return CertificateAscent(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)
 
 
+def best_factors(
+    linearised: LinearisedNetwork, heights: Tensor, weights: Weights, pulled: Pulled, point: DualPoint,
+    size: Tensor, factors: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The logarithm of the best factor of the weights for every form, and the bound with it, (forms,) each.
+
+    Centres count as 0. The factors that are tried, (factors,), are times that with which the input costs `size`.
+    """
+    zero_vertices = {value: torch.zeros_like(links) for value, links in pulled.links.items()}
+    best, logarithms = torch.full_like(heights, -torch.inf), torch.zeros_like(heights)
+    cost = squares_bound(linearised, weights.inputs, DOUBLE).clamp(min=TINIEST)[0]
+    for factor in (size / cost).clamp(TINIEST, 1 / TINIEST) * factors:
+        scaled = weights.times(factor.expand(len(best)))
+        bounds = bound(linearised, heights, scaled, pulled, point, zero_vertices).bounds
+        logarithms = torch.where(bounds > best, factor.log(), logarithms)
+        best = torch.maximum(best, bounds)
+    return logarithms, best
+
+
 def point_gradient(slope: Gradient) -> Tensor:
     """The gradient in the dual point as the first columns of a table, (forms, ...)."""
     return torch.cat([*slope.point.shares.values(), slope.point.inputs, *slope.point.errors.values()], 1)
@@ -155,14 +187,16 @@ def point_gradient(slope: Gradient) -> Tensor:
 
 def factor_gradient(slope: Gradient) -> Tensor:
     """The gradient in the logarithm of a factor on all weights, (forms, 1)."""
-    parts = [slope.inputs, *slope.errors.values(), *slope.deviations.values()]
-    return torch.cat(parts, 1).sum(1, keepdim=True)
+    derivatives = [slope.inputs, *slope.errors.values(), *slope.deviations.values()]
+    return torch.cat(derivatives, 1).sum(1, keepdim=True)
 
 
 def weight_gradient(layout: Layout, slope: Gradient, spectrum: Spectrum) -> Tensor:
     """The gradient in the logarithms of own weights, which are scaled until they are feasible: (forms, ...)."""
-    carried = slope.inputs.sum(1, keepdim=True) + sum(part.sum(1, keepdim=True) for part in slope.errors.values())
-    parts = [part + carried * spectrum.deviations[value] for value, part in slope.deviations.items()]
-    parts += [part - carried * spectrum.errors[value] for value, part in slope.errors.items()]
+    carried = slope.inputs.sum(1, keepdim=True) + sum(
+        derivative.sum(1, keepdim=True) for derivative in slope.errors.values()
+    )
+    derivatives = [derivative + carried * spectrum.deviations[value] for value, derivative in slope.deviations.items()]
+    derivatives += [derivative - carried * spectrum.errors[value] for value, derivative in slope.errors.items()]
     inputs = slope.inputs - carried * spectrum.inputs
-    return torch.cat([*parts, inputs.sum(1, keepdim=True) if layout.input_weights == 1 else inputs], 1)
+    return torch.cat([*derivatives, inputs.sum(1, keepdim=True) if layout.input_weights == 1 else inputs], 1)

@@ -33,7 +33,7 @@ EXHAUSTED = 1e-4  # share of vectors that is left where all directions are known
 SURPLUSES = (1.005, 1.02, 1.06)  # of squared norms above their estimates, the first of which is mostly enough
 LARGEST = 1e6  # of an error's weight, relative to Q
 ROOM = 2.0**-30  # relative, for rounding
-TINIEST = 1e-30
+TINIEST = 1e-30  # in place of zeros that are divided by, or whose logarithms are taken
 
 
 class Plan(Protocol):
@@ -44,10 +44,10 @@ class Plan(Protocol):
         """By source, pi, (size,) each in float64; 1 for sources that it does not name."""
         ...
 
-    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+    def weights(self, value: int, neurons: Neurons, required: Tensor) -> tuple[Tensor, Tensor]:
         """P and D of a layer's unstable neurons, (count,) each; D only counts where another layer follows.
 
-        asked: Q of these neurons, (count,); 0 where no layer follows.
+        required: Q of these neurons, (count,); 0 where no layer follows.
         """
         ...
 
@@ -65,9 +65,9 @@ class UniformPlan:
     def profiles(self) -> dict[int, Tensor]:
         return {}
 
-    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+    def weights(self, value: int, neurons: Neurons, required: Tensor) -> tuple[Tensor, Tensor]:
         ratio = (neurons.slope.abs() + neurons.width) / neurons.width.clamp(min=TINIEST)
-        errors = asked * ratio.clamp(1 + ROOM, LARGEST)
+        errors = required * ratio.clamp(1 + ROOM, LARGEST)
         return self.counted[value].double() + errors * neurons.width.square(), errors
 
 
@@ -100,32 +100,32 @@ def compose(
         surplus: Of every squared norm above its estimate.
     """
     generator, profiles = torch.Generator().manual_seed(0), plan.profiles
-    demanded: dict[int, Tensor] = {}
+    required_by: dict[int, Tensor] = {}
     deviations, errors, norms, shares = {}, {}, {}, {}
     for value in reversed(linearised.network.preactivations):
         neurons = linearised.neurons[value]
-        asked = demanded.get(value, torch.zeros_like(linearised.stable[value]))
-        part, bound = plan.weights(value, neurons, asked[neurons.index])
-        deviations[value] = part
+        required = required_by.get(value, torch.zeros_like(linearised.stable[value]))
+        deviation_weights, error_weights = plan.weights(value, neurons, required[neurons.index])
+        deviations[value] = deviation_weights
         if neurons.following:
-            errors[value] = bound
-            part = part + carried(neurons, asked[neurons.index], bound)
-        whole = (asked * linearised.stable[value]).index_copy(0, neurons.index, part)
-        found = {}
+            errors[value] = error_weights
+            deviation_weights = deviation_weights + carried(neurons, required[neurons.index], error_weights)
+        layer_weights = (required * linearised.stable[value]).index_copy(0, neurons.index, deviation_weights)
+        squares = {}
         for source in linearised.passes.sources(value):
             check_time()
             columns = source_columns(quick, source, profiles)
-            roots = whole.sqrt().to(quick.radii.dtype)
-            found[source] = surplus * norm(quick, value, source, roots, columns, generator)
-        lengths = {source: max(square, TINIEST) ** 0.5 for source, square in found.items()}
-        for source, square in found.items():
+            roots = layer_weights.sqrt().to(quick.radii.dtype)
+            squares[source] = surplus * norm(quick, value, source, roots, columns, generator)
+        lengths = {source: max(square, TINIEST) ** 0.5 for source, square in squares.items()}
+        for source, square in squares.items():
             norms[value, source] = max(square, TINIEST)
             shares[value, source] = (1 - ROOM) * lengths[source] / sum(lengths.values())
             number = norms[value, source] / shares[value, source]
-            demanded[source] = demanded.get(source, 0.0) + number * profile_of(linearised, source, profiles)
-    inputs = demanded.get(THE_INPUT, linearised.radii.new_zeros(1))
+            required_by[source] = required_by.get(source, 0.0) + number * profile_of(linearised, source, profiles)
+    inputs = required_by.get(THE_INPUT, linearised.radii.new_zeros(1))
     inputs = (1 + ROOM) * (inputs if THE_INPUT in profiles else inputs[:1])[None]
-    rows = [{value: numbers[None] for value, numbers in part.items()} for part in (deviations, errors)]
+    rows = [{value: numbers[None] for value, numbers in weights.items()} for weights in (deviations, errors)]
     return Composed(Weights(rows[0], rows[1], inputs), norms, shares, plan)
 
 

@@ -29,7 +29,7 @@ def tightening_seconds(network: Network, bounds: Bounds) -> float:
     unstable = {value: int(interval.unstable.sum()) for value, interval in bounds.items()}
     seconds = 0.0
     for value, count in unstable.items():
-        before = sum(number for place, number in unstable.items() if place < value)
+        before = sum(number for earlier, number in unstable.items() if earlier < value)
         nodes = network.nodes[:value]
         work = sum(node.operation.work for node in nodes if isinstance(node.operation, Affine))
         if network.activation_depths[value] and before:

@@ -60,18 +60,17 @@ class Weights:
 
     def times(self, factors: Tensor) -> Weights:
         """The same certificate times a number > 0 for each form, (forms,)."""
-        column = factors[:, None]
-        return Weights(
-            {value: weights * column for value, weights in self.deviations.items()},
-            {value: weights * column for value, weights in self.errors.items()},
-            self.inputs * column,
-        )
+        return self.map(lambda weights: weights * factors[:, None])
 
     def inflated(self, factors: Tensor) -> Weights:
         """The same weights of deviations, and those of v times a number for each form, (forms,)."""
         column = factors[:, None]
         errors = {value: weights * column for value, weights in self.errors.items()}
         return Weights(self.deviations, errors, self.inputs * column)
+
+    def select(self, rows: Tensor | slice) -> Weights:
+        """The weights of some forms."""
+        return self.map(lambda weights: weights[rows])
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Weights:
         return Weights(
@@ -95,11 +94,15 @@ class DualPoint:
     inputs: Tensor
     errors: dict[int, Tensor]
 
+    def select(self, rows: Tensor | slice) -> DualPoint:
+        """The variables of some forms."""
+        return self.map(lambda numbers: numbers[rows])
+
     def map(self, function: Callable[[Tensor], Tensor]) -> DualPoint:
         return DualPoint(
-            {value: function(part) for value, part in self.shares.items()},
+            {value: function(numbers) for value, numbers in self.shares.items()},
             function(self.inputs),
-            {value: function(part) for value, part in self.errors.items()},
+            {value: function(numbers) for value, numbers in self.errors.items()},
         )
 
 
@@ -110,31 +113,31 @@ class Term(NamedTuple):
         coefficient: g.
         link: lambda.
         weight: P.
-        middle: a, of `A t`.
+        vertex: a, of `A t`.
         error_weight: D.
-        error_middle: t.
+        error_centre: t.
     """
 
     coefficient: Tensor
     link: Tensor
     weight: Tensor
-    middle: Tensor
+    vertex: Tensor
     error_weight: Tensor
-    error_middle: Tensor
+    error_centre: Tensor
 
-    def at(self, piece: Piece, place: Tensor) -> Tensor:
+    def at(self, piece: Piece, deviation: Tensor) -> Tensor:
         """The term at a deviation dz within a straight piece."""
-        bowl, cap = place - self.middle, piece.steep * place + piece.shift - self.error_middle
-        linear = self.coefficient * (piece.rise * place + piece.shift) - self.link * place
-        return linear + self.weight * bowl.square() - self.error_weight * cap.square()
+        from_vertex, from_centre = deviation - self.vertex, piece.steep * deviation + piece.shift - self.error_centre
+        linear = self.coefficient * (piece.rise * deviation + piece.shift) - self.link * deviation
+        return linear + self.weight * from_vertex.square() - self.error_weight * from_centre.square()
 
     def curvature(self, piece: Piece) -> Tensor:
         return self.weight - self.error_weight * piece.steep.square()
 
     def slope(self, piece: Piece) -> Tensor:
         """The derivative at dz = 0."""
-        bowl, cap = self.weight * self.middle, self.error_weight * piece.steep * (piece.shift - self.error_middle)
-        return piece.rise * self.coefficient - self.link - 2 * bowl - 2 * cap
+        concave = self.error_weight * piece.steep * (piece.shift - self.error_centre)
+        return piece.rise * self.coefficient - self.link - 2 * self.weight * self.vertex - 2 * concave
 
 
 class Minimum(NamedTuple):
@@ -153,14 +156,14 @@ def least(neurons: Neurons, term: Term) -> Minimum:
         curvature, slope = term.curvature(piece), term.slope(piece)
         ends = torch.where(slope + curvature * (piece.low + piece.high) > 0, piece.low, piece.high)
         free = (-slope / torch.where(curvature > 0, 2 * curvature, 1)).minimum(piece.high).maximum(piece.low)
-        place = torch.where(curvature > 0, free, ends)
-        output, error = piece.rise * place + piece.shift, piece.steep * place + piece.shift
-        found = Minimum(term.at(piece, place), place, output, error)
+        deviation = torch.where(curvature > 0, free, ends)
+        output, error = piece.rise * deviation + piece.shift, piece.steep * deviation + piece.shift
+        minimum = Minimum(term.at(piece, deviation), deviation, output, error)
         if best is None:
-            best = found
+            best = minimum
             continue
-        kept = best.value <= found.value
-        best = Minimum(*(torch.where(kept, one, other) for one, other in zip(best, found, strict=True)))
+        keep_best = best.value <= minimum.value
+        best = Minimum(*(torch.where(keep_best, before, after) for before, after in zip(best, minimum, strict=True)))
     assert best is not None
     return best
 
@@ -184,7 +187,7 @@ class Evaluated(NamedTuple):
 
     bounds: Tensor
     pulled: Pulled
-    middles: dict[int, Tensor]
+    vertices: dict[int, Tensor]
     minima: dict[int, Minimum]
     farthest: Tensor
 
@@ -221,7 +224,7 @@ def bound(
     weights: Weights,
     pulled: Pulled,
     point: DualPoint,
-    middles: dict[int, Tensor],
+    vertices: dict[int, Tensor],
 ) -> Evaluated:
     """Dual bounds from pulled forms, and from `A t` by layer, (forms, count) each."""
     form = pulled.inputs + 2 * weights.inputs * point.inputs
@@ -230,29 +233,29 @@ def bound(
     bounds = heights + (form * farthest).sum(1) - squares - (weights.inputs * point.inputs.square()).sum(1)
     minima = {}
     for value, neurons in linearised.neurons.items():
-        minima[value] = least(neurons, term(value, pulled, weights, middles[value], point))
+        minima[value] = least(neurons, term(value, pulled, weights, vertices[value], point))
         bounds = bounds + minima[value].value.sum(1)
-    return Evaluated(bounds, pulled, middles, minima, farthest)
+    return Evaluated(bounds, pulled, vertices, minima, farthest)
 
 
-def term(value: int, pulled: Pulled, weights: Weights, middle: Tensor, point: DualPoint) -> Term:
+def term(value: int, pulled: Pulled, weights: Weights, vertex: Tensor, point: DualPoint) -> Term:
     """The terms of a layer's neurons; the ReLUs that nothing follows have no errors."""
-    zeros = middle.new_zeros(1, middle.shape[1])
+    zeros = vertex.new_zeros(1, vertex.shape[1])
     return Term(
-        pulled.coefficients[value], pulled.links[value], weights.deviations[value], middle,
+        pulled.coefficients[value], pulled.links[value], weights.deviations[value], vertex,
         weights.errors.get(value, zeros), point.errors.get(value, zeros),
     )  # fmt: skip
 
 
 def squares_bound(linearised: LinearisedNetwork, weights: Tensor, arithmetic: Arithmetic) -> Tensor:
     """The most that a weighted sum of y^2 can be in the region: (forms,)."""
-    whole = weights.expand(len(weights), len(linearised.radii))
-    bound = linearised.region.norm.squares_bound(whole, arithmetic)
+    by_input = weights.expand(len(weights), len(linearised.radii))
+    bound = linearised.region.norm.squares_bound(by_input, arithmetic)
     walls = linearised.region.walls
     if walls is None:
         return bound
-    within = (whole * walls.largest[0].square()).sum(-1)
-    return torch.minimum(bound, arithmetic.above(within, whole.shape[-1] + 16))
+    within = (by_input * walls.largest[0].square()).sum(-1)
+    return torch.minimum(bound, arithmetic.above(within, by_input.shape[-1] + 16))
 
 
 class Gradient(NamedTuple):
@@ -266,35 +269,35 @@ class Gradient(NamedTuple):
     def summed(self) -> Gradient:
         """The same for weights that all forms share."""
         deviations, errors = (
-            {value: part.sum(0, keepdim=True) for value, part in parts.items()}
-            for parts in (self.deviations, self.errors)
+            {value: derivatives.sum(0, keepdim=True) for value, derivatives in by_layer.items()}
+            for by_layer in (self.deviations, self.errors)
         )
         return Gradient(self.point, deviations, errors, self.inputs.sum(0, keepdim=True))
 
 
-def gradient(linearised: LinearisedNetwork, weights: Weights, point: DualPoint, found: Evaluated) -> Gradient:
+def gradient(linearised: LinearisedNetwork, weights: Weights, point: DualPoint, evaluated: Evaluated) -> Gradient:
     """The gradient in the dual point, and in the logarithms of the weights."""
-    shares, middles, log_deviations, log_errors = {}, {}, {}, {}
+    shares, on_vertices, log_deviations, log_errors = {}, {}, {}, {}
 
     def activate(value: int, moved: Tensor) -> Tensor:
         """From the derivatives in lambda that come from before to those in g."""
-        index, minimum = linearised.neurons[value].index, found.minima[value]
+        index, minimum = linearised.neurons[value].index, evaluated.minima[value]
         link = moved[:, index] - minimum.deviation
-        shares[value] = link * found.pulled.coefficients[value]
+        shares[value] = link * evaluated.pulled.coefficients[value]
         return (moved * linearised.stable[value]).index_copy_(1, index, minimum.output + point.shares[value] * link)
 
-    linearised.passes.forward(found.farthest * linearised.radii, activate)
-    for value, minimum in found.minima.items():
-        away = minimum.deviation - found.middles[value]
-        middles[value] = -2 * weights.deviations[value] * away
+    linearised.passes.forward(evaluated.farthest * linearised.radii, activate)
+    for value, minimum in evaluated.minima.items():
+        away = minimum.deviation - evaluated.vertices[value]
+        on_vertices[value] = -2 * weights.deviations[value] * away
         log_deviations[value] = weights.deviations[value] * away.square()
-    on_inputs, on_errors = linearised.transposed(middles)
+    on_inputs, on_errors = linearised.transposed(on_vertices)
     errors = {}
-    for value, middle in point.errors.items():
-        away = found.minima[value].error - middle
+    for value, centre in point.errors.items():
+        away = evaluated.minima[value].error - centre
         errors[value] = on_errors[value] + 2 * weights.errors[value] * away
         log_errors[value] = -weights.errors[value] * away.square()
-    away = found.farthest - point.inputs
+    away = evaluated.farthest - point.inputs
     inputs = on_inputs + 2 * weights.inputs * away
     ordered = {value: shares[value] for value in linearised.neurons}
     return Gradient(DualPoint(ordered, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())

@@ -73,7 +73,7 @@ def _certificate(certificate: Composed | Joint) -> dict[str, Any]:
     if not isinstance(certificate, Composed):
         return {"kind": "joint", **_weights(certificate.weights)}
     norms = [[*pair, norm, certificate.shares[pair]] for pair, norm in certificate.norms.items()]
-    profiles = {str(source): part.tolist() for source, part in certificate.plan.profiles.items()}
+    profiles = {str(source): numbers.tolist() for source, numbers in certificate.plan.profiles.items()}
     return {"kind": "composed", **_weights(certificate.weights), "norms": norms, "profiles": profiles}
 
 
@@ -103,11 +103,11 @@ def _interval(proof: LayerProof) -> dict[str, Any]:
         "uppers": int((proof.signs < 0).sum()),
         "certificate": {"kind": "joint", **_weights(proof.weights)},
         "factors": proof.factors.tolist(),
-        "links": {str(value): part.flatten().tolist() for value, part in proof.links.items()},
+        "links": {str(value): numbers.flatten().tolist() for value, numbers in proof.links.items()},
         "inputs": proof.point.inputs.flatten().tolist(),
-        "errors": {str(value): part.flatten().tolist() for value, part in proof.point.errors.items()},
+        "errors": {str(value): numbers.flatten().tolist() for value, numbers in proof.point.errors.items()},
     }
 
 
-def _by_layer(numbers: dict[int, Tensor]) -> ByLayer:
-    return {str(value): part[0].tolist() for value, part in numbers.items()}
+def _by_layer(tables: dict[int, Tensor]) -> ByLayer:
+    return {str(value): table[0].tolist() for value, table in tables.items()}

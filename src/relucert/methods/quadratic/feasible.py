@@ -69,8 +69,8 @@ def deviation_map(linearised: LinearisedNetwork) -> Tensor:
         for chunk in torch.arange(len(neurons)).split(CHUNK):
             check_time()
             forms = {
-                other: torch.zeros(len(chunk), len(its), dtype=torch.float64)
-                for other, its in linearised.neurons.items()
+                layer: torch.zeros(len(chunk), len(unstable), dtype=torch.float64)
+                for layer, unstable in linearised.neurons.items()
             }
             forms[value][torch.arange(len(chunk)), chunk] = 1.0
             inputs, errors = linearised.transposed(forms)
@@ -126,73 +126,76 @@ def is_composed(linearised: LinearisedNetwork, composed: Composed) -> bool:
     if not bool(weights.usable.all()):
         return False
     profiles = composed.plan.profiles
-    if not all(bool(((part >= 1 / WIDEST) & (part <= WIDEST)).all()) for part in profiles.values()):
+    if not all(bool(((profile >= 1 / WIDEST) & (profile <= WIDEST)).all()) for profile in profiles.values()):
         return False
-    demanded: dict[int, Tensor] = {}
+    required_by: dict[int, Tensor] = {}
     for value in reversed(linearised.network.preactivations):
         neurons = linearised.neurons[value]
-        total = demanded.get(value, torch.zeros_like(linearised.stable[value]))
-        whole = total * linearised.stable[value]
-        part, asked = weights.deviations[value][0], total[neurons.index]
+        required = required_by.get(value, torch.zeros_like(linearised.stable[value]))
+        layer_weights = required * linearised.stable[value]
+        deviation_weights, required_unstable = weights.deviations[value][0], required[neurons.index]
         if value in weights.errors:
-            bound = weights.errors[value][0]
-            if not bool((bound >= asked * (1 + 2.0**-40)).all()):
+            error_weights = weights.errors[value][0]
+            if not bool((error_weights >= required_unstable * (1 + 2.0**-40)).all()):
                 return False
-            part = RIGOROUS.above(part + carried(neurons, asked, bound), 12)
-        elif bool((asked > 0).any()):
+            deviation_weights = RIGOROUS.above(
+                deviation_weights + carried(neurons, required_unstable, error_weights), 12
+            )
+        elif bool((required_unstable > 0).any()):
             return False
-        if not bool(part.isfinite().all() & whole.isfinite().all()):
+        if not bool(deviation_weights.isfinite().all() & layer_weights.isfinite().all()):
             return False
-        whole[neurons.index] = part
-        if not _passed_on(linearised, value, whole, composed, profiles, demanded):
+        layer_weights[neurons.index] = deviation_weights
+        if not _passed_on(linearised, value, layer_weights, composed, profiles, required_by):
             return False
-    return bool((weights.inputs[0] >= demanded.get(THE_INPUT, torch.zeros_like(linearised.radii))).all())
+    return bool((weights.inputs[0] >= required_by.get(THE_INPUT, torch.zeros_like(linearised.radii))).all())
 
 
 def _passed_on(
-    linearised: LinearisedNetwork, value: int, whole: Tensor, composed: Composed, profiles: Mapping[int, Tensor],
-    demanded: dict[int, Tensor],
+    linearised: LinearisedNetwork, value: int, layer_weights: Tensor, composed: Composed,
+    profiles: Mapping[int, Tensor], required_by: dict[int, Tensor],
 ) -> bool:  # fmt: skip
     """Whether the norms of a layer with these weights, (size,), are proven; its sources are then asked for more."""
-    rows = (whole > 0).nonzero().flatten()
+    rows = (layer_weights > 0).nonzero().flatten()
     if not len(rows):
         return True
-    roots = RIGOROUS.ceil(whole[rows].sqrt())
+    roots = RIGOROUS.ceil(layer_weights[rows].sqrt())
     maps = local_maps(linearised.network, value, rows)
     shares = sum((composed.shares[value, source] for source in maps), 0.0)
     if not shares <= 1 - 2.0**-40:  # sums of shares round by less
         return False
     order = spatial_order(linearised.network.shapes[value])
-    for source, found in maps.items():
+    for source, local_map in maps.items():
         check_time()
         square, share = composed.norms[value, source], composed.shares[value, source]
         if not (square > 0 and share > 0 and square < torch.inf):
             return False
         columns = source_columns(linearised, source, profiles)
-        scaled = found.matrix.shape[0] <= found.matrix.shape[1]
-        places = order if scaled else spatial_order(linearised.network.shapes[max(source, INPUT)])
-        if scaled and places is not None:  # of the rows that are left
-            where = torch.full((len(whole),), -1).index_copy(0, rows, torch.arange(len(rows))).numpy()[places]
-            places = where[where >= 0]
-        error = _error(found, roots, columns, square)
-        if not _is_short(_scaled(found.matrix, roots, columns, square), 10, places, error):
+        scaled = local_map.matrix.shape[0] <= local_map.matrix.shape[1]
+        positions = order if scaled else spatial_order(linearised.network.shapes[max(source, INPUT)])
+        if scaled and positions is not None:  # of the rows whose weights are not 0
+            row_of = torch.full((len(layer_weights),), -1).index_copy(0, rows, torch.arange(len(rows)))
+            ordered = row_of.numpy()[positions]
+            positions = ordered[ordered >= 0]
+        error = _error(local_map, roots, columns, square)
+        if not _is_short(_scaled(local_map.matrix, roots, columns, square), 10, positions, error):
             return False
         number = square / share * profile_of(linearised, source, profiles)
-        demanded[source] = RIGOROUS.above(demanded.get(source, torch.zeros_like(number)) + number, 4)
+        required_by[source] = RIGOROUS.above(required_by.get(source, torch.zeros_like(number)) + number, 4)
     return True
 
 
 def _scaled(matrix: Matrix, roots: Tensor, columns: Tensor, square: float) -> Matrix:
     if isinstance(matrix, Tensor):
         return matrix * (roots * square**-0.5)[:, None] * columns
-    left, right = (sparse.diags_array(part.numpy()) for part in (roots * square**-0.5, columns))
+    left, right = (sparse.diags_array(diagonal.numpy()) for diagonal in (roots * square**-0.5, columns))
     return (left @ matrix @ right).tocsr()
 
 
-def _error(found: LocalMap, roots: Tensor, columns: Tensor, square: float) -> float:
-    if found.magnitude is None:
+def _error(local_map: LocalMap, roots: Tensor, columns: Tensor, square: float) -> float:
+    if local_map.magnitude is None:
         return 0.0
-    return found.error * _frobenius(_scaled(found.magnitude, roots, columns, square))
+    return local_map.error * _frobenius(_scaled(local_map.magnitude, roots, columns, square))
 
 
 def _frobenius(matrix: Matrix) -> float:

@@ -29,9 +29,9 @@ from relucert.methods.quadratic.ascent import AGAIN
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
+from relucert.methods.quadratic.memory import SharedMemory
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
 from relucert.methods.quadratic.shared import SharedAscent
-from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.network import Network, Node, Reshape
 
 STEPS, STEPS_AGAIN = 150, 60  # with shared weights, from nothing and from what was found at another radius
@@ -107,10 +107,10 @@ def tightened(network: Network, region: Region, bounds: Bounds, memories: Mappin
         bounds: Proven ones by CROWN, (1, size) each.
         memories: By layer, what was found at another radius.
     """
-    found = Tightened({})
+    tight = Tightened({})
     for value in network.preactivations:
-        found.tighten(network, region, value, bounds[value].cast(torch.float64), memories.get(value))
-    return found
+        tight.tighten(network, region, value, bounds[value].cast(torch.float64), memories.get(value))
+    return tight
 
 
 def tightened_until(network: Network, region: Region, bounds: Bounds, ends: float) -> Bounds:
@@ -122,11 +122,11 @@ def tightened_until(network: Network, region: Region, bounds: Bounds, ends: floa
         bounds: Proven ones, (1, size) each.
         ends: By the monotonic clock, when it has to be over.
     """
-    found = Tightened({})
+    tight = Tightened({})
     with suppress(TimeUp), until(ends):
         for value in network.preactivations:
-            found.tighten(network, region, value, bounds[value].cast(torch.float64), None)
-    return {**bounds, **found.bounds}
+            tight.tighten(network, region, value, bounds[value].cast(torch.float64), None)
+    return {**bounds, **tight.bounds}
 
 
 @dataclass(eq=False)
@@ -154,7 +154,7 @@ class _Layer:
         if not len(neurons) or not network.activation_depths[value]:
             return None
         prefix = prefix_of(network, value)
-        before = {place: widened(bounds[place]) for place in prefix.preactivations}
+        before = {layer: widened(bounds[layer]) for layer in prefix.preactivations}
         linearised = LinearisedNetwork.of(prefix, region, before)
         if not linearised.unstable or linearised.unstable > MOST_JOINT:
             return None
@@ -210,9 +210,9 @@ class _Layer:
             return []
         own = ascent.own(rows)
         own.ascend(STEPS_OWN)
-        found = own.settled()[1].map(Tensor.double)
+        weights = own.settled()[1].map(Tensor.double)
         certificates = [
-            feasible_joint(self.linearised, found.map(lambda part, row=row: part[row : row + 1]), self.deviations)  # type: ignore[misc]
+            feasible_joint(self.linearised, weights.select(slice(row, row + 1)), self.deviations)
             for row in range(len(rows))
         ]
         kept = torch.tensor([row for row, weights in enumerate(certificates) if weights is not None], dtype=torch.long)
@@ -240,18 +240,18 @@ class _Layer:
         return [
             LayerProof(
                 self.neurons[rows[group]], self.signs[rows[group]], certificates[int(group[0]) % len(certificates)],
-                factors[group], point.map(lambda part, group=group: part[group]),  # type: ignore[misc]
-                {value: part[group] for value, part in links.items()},
+                factors[group], point.select(group),
+                {value: numbers[group] for value, numbers in links.items()},
             )
             for group in groups if len(group)
         ]  # fmt: skip
 
     def _met(self, rows: Tensor, bounds: Tensor) -> Tensor:
         """Meets the interval with lower bounds of some forms, (rows,), and returns which of them are better."""
-        lower, upper = (side.clone() for side in self.interval)
+        lower, upper = (end.clone() for end in self.interval)
         neurons, signs = self.neurons[rows], self.signs[rows]
-        known = torch.where(signs > 0, lower[0, neurons], -upper[0, neurons])
-        better = bounds > known
+        current = torch.where(signs > 0, lower[0, neurons], -upper[0, neurons])
+        better = bounds > current
         below, above = better & (signs > 0), better & (signs < 0)
         lower[0, neurons[below]], upper[0, neurons[above]] = bounds[below], -bounds[above]
         self.interval = Interval(lower, upper)

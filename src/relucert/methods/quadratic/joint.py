@@ -49,9 +49,13 @@ class PowerIteration:
 
     def select(self, rows: Tensor) -> PowerIteration:
         """The iteration of some forms."""
-        chosen = copy(self)
-        chosen.vectors = self.vectors[rows]
-        return chosen
+        return self.started(self.vectors[rows])
+
+    def started(self, vectors: Tensor) -> PowerIteration:
+        """The iteration of other forms, from these vectors."""
+        other = copy(self)
+        other.vectors = vectors
+        return other
 
     def step(self, weights: Weights) -> Spectrum:
         """One iteration with these weights, all of them positive."""
@@ -75,15 +79,15 @@ class PowerIteration:
             value: (((turned @ image) * roots[value]).square() / quotients * shares).sum(1)
             for value, image in images.items()
         }
-        own, *errors = ((turned @ vectors * scale).square() * shares).sum(1).split(self.sizes, 1)
+        inputs, *errors = ((turned @ vectors * scale).square() * shares).sum(1).split(self.sizes, 1)
         squared = {value: image * roots[value].square() for value, image in images.items()}
         self.vectors = self._transposed(squared) / diagonal[:, None]
-        return Spectrum(values[:, -1], deviations, dict(zip(self.layers, errors, strict=True)), own)
+        return Spectrum(values[:, -1], deviations, dict(zip(self.layers, errors, strict=True)), inputs)
 
     def _forward(self, vectors: Tensor) -> dict[int, Tensor]:
         inputs, *errors = vectors.flatten(0, 1).split(self.sizes, 1)
-        found = self.linearised.forward(inputs, dict(zip(self.layers, errors, strict=True)))
-        return {value: image.unflatten(0, vectors.shape[:2]) for value, image in found.items()}
+        images = self.linearised.forward(inputs, dict(zip(self.layers, errors, strict=True)))
+        return {value: image.unflatten(0, vectors.shape[:2]) for value, image in images.items()}
 
     def _transposed(self, images: dict[int, Tensor]) -> Tensor:
         shape = next(iter(images.values())).shape[:2]

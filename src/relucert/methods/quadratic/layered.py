@@ -1,9 +1,9 @@
-"""Layered certificates: composed ones whose every weight climbs, for networks of any size.
+"""Layered certificates: composed ones with an ascent on every weight, for networks of any size.
 
 A composed certificate is feasible whatever P, D / Q > 1 and the profiles pi are (`composed` has the inequalities). Here
-they climb by neuron, with one certificate for all forms and a factor of it for each. The norms q are followed by block
-power iterations, one for each step and pair of layers, and the gradient goes through them from the input to the last
-layer, as
+an ascent chooses them for every neuron, with one certificate for all forms and a factor of it for each. The norms q are
+followed by block power iterations, one for each step and pair of layers, and the gradient goes through them from the
+input to the last layer, as
 
     d log q = sum u^2 d log T - sum w^2 d log pi,    u and w being the leading singular vectors of T^(1/2) W pi^(-1/2).
 
@@ -69,9 +69,9 @@ class PerNeuronPlan:
     def profiles(self) -> dict[int, Tensor]:
         return {source: short(logarithm.double().exp()) for source, logarithm in self.sources.items()}
 
-    def weights(self, value: int, neurons: Neurons, asked: Tensor) -> tuple[Tensor, Tensor]:
+    def weights(self, value: int, neurons: Neurons, required: Tensor) -> tuple[Tensor, Tensor]:
         ratios = self.ratios.get(value, torch.zeros_like(self.deviations[value]))
-        return self.deviations[value].to(asked.dtype).exp(), asked * (1 + ratios.to(asked.dtype).exp())
+        return self.deviations[value].to(required.dtype).exp(), required * (1 + ratios.to(required.dtype).exp())
 
     def tensors(self) -> list[Tensor]:
         """All numbers, layer by layer."""
@@ -79,8 +79,8 @@ class PerNeuronPlan:
 
     def move(self, steps: Iterator[Tensor]) -> None:
         """Adds to all numbers, in the order of `tensors`, and keeps them within reach."""
-        for part in self.tensors():
-            part.add_(next(steps))
+        for logarithms in self.tensors():
+            logarithms.add_(next(steps))
         for ratio in self.ratios.values():
             ratio.clamp_(-FARTHEST, FARTHEST)
         for logarithm in self.sources.values():
@@ -122,8 +122,8 @@ class MapIteration:
 class Layer(NamedTuple):
     """A layer of a certificate: Q and T of all its neurons, (size,) each, and by source its map."""
 
-    asked: Tensor
-    whole: Tensor
+    required: Tensor
+    layer_weights: Tensor
     maps: dict[int, NormGradient]
 
 
@@ -183,28 +183,30 @@ class LayeredAscent:
     def layers(self) -> tuple[dict[int, Layer], Weights]:
         """The certificate with norms as they seem, from the last layer to the first; one iteration of every norm."""
         linearised, plan, profiles = self.linearised, self.plan, self._profiles()
-        asked: dict[int, Tensor] = {}
-        found, deviations, errors = {}, {}, {}
+        required: dict[int, Tensor] = {}
+        layers, deviations, errors = {}, {}, {}
         for value in reversed(linearised.network.preactivations):
             neurons = linearised.neurons[value]
-            total = asked.get(value, torch.zeros_like(linearised.stable[value]))
-            part, bound = plan.weights(value, neurons, total[neurons.index])
-            deviations[value] = part[None]
+            total = required.get(value, torch.zeros_like(linearised.stable[value]))
+            deviation_weights, error_weights = plan.weights(value, neurons, total[neurons.index])
+            deviations[value] = deviation_weights[None]
             if neurons.following:
-                errors[value] = bound[None]
-                part = part + carried(neurons, total[neurons.index], bound)
-            whole = (total * linearised.stable[value]).index_copy(0, neurons.index, part)
+                errors[value] = error_weights[None]
+                deviation_weights = deviation_weights + carried(neurons, total[neurons.index], error_weights)
+            layer_weights = (total * linearised.stable[value]).index_copy(0, neurons.index, deviation_weights)
             maps = {
-                source: self.iterations[value, source].step(whole.sqrt(), source_columns(linearised, source, profiles))
+                source: self.iterations[value, source].step(
+                    layer_weights.sqrt(), source_columns(linearised, source, profiles)
+                )
                 for source in linearised.passes.sources(value)
             }
-            found[value] = Layer(total, whole, maps)
+            layers[value] = Layer(total, layer_weights, maps)
             length = sum((leading.square.sqrt() for leading in maps.values()), torch.zeros(()))
             for source, leading in maps.items():
-                added = leading.square.sqrt() * length * profile_of(linearised, source, profiles)
-                asked[source] = asked[source] + added if source in asked else added
-        inputs = asked[THE_INPUT][None] if THE_INPUT in plan.sources else asked[THE_INPUT][None, :1]
-        return found, Weights(deviations, errors, inputs)
+                share = leading.square.sqrt() * length * profile_of(linearised, source, profiles)
+                required[source] = required[source] + share if source in required else share
+        inputs = required[THE_INPUT][None] if THE_INPUT in plan.sources else required[THE_INPUT][None, :1]
+        return layers, Weights(deviations, errors, inputs)
 
     def _profiles(self) -> dict[int, Tensor]:
         return {source: logarithm.exp() for source, logarithm in self.plan.sources.items()}
@@ -216,33 +218,41 @@ class LayeredAscent:
         """
         linearised = self.linearised
         worth = {THE_INPUT: slope.inputs[0]}  # the derivatives in log Q, by source
-        asked = {value: layer.asked for value, layer in layers.items()}
-        asked[THE_INPUT] = weights.inputs[0].expand(len(linearised.radii))
-        on_sources = {source: torch.zeros_like(part) for source, part in self.plan.sources.items()}
+        required = {value: layer.required for value, layer in layers.items()}
+        required[THE_INPUT] = weights.inputs[0].expand(len(linearised.radii))
+        on_sources = {
+            source: torch.zeros_like(deviation_weights) for source, deviation_weights in self.plan.sources.items()
+        }
         on_deviations, on_ratios = {}, {}
         for value, neurons in linearised.neurons.items():
             layer = layers[value]
-            on_whole = torch.zeros_like(layer.whole)
-            for source, number in self._on_squares(layer, worth, asked).items():
+            on_whole = torch.zeros_like(layer.layer_weights)
+            for source, number in self._on_squares(layer, worth, required).items():
                 on_whole += number * layer.maps[source].rows
                 if source in on_sources:
                     on_sources[source] -= number * layer.maps[source].columns
-            part, whole = weights.deviations[value][0], layer.whole[neurons.index].clamp(min=TINIEST)
-            on_part = on_whole[neurons.index]
-            on_deviations[value] = slope.deviations[value][0] + on_part * part / whole
+            deviation_weights, layer_weights = (
+                weights.deviations[value][0],
+                layer.layer_weights[neurons.index].clamp(min=TINIEST),
+            )
+            on_unstable = on_whole[neurons.index]
+            on_deviations[value] = slope.deviations[value][0] + on_unstable * deviation_weights / layer_weights
             worth[value] = on_whole * linearised.stable[value]
             if neurons.following:
-                bound, total, on_errors = weights.errors[value][0], layer.asked[neurons.index], slope.errors[value][0]
-                spare = (bound - total).clamp(min=TINIEST)  # T - P is Q s^2 (1 + Q / spare)
-                carried_on = total * neurons.slope.square() * total / spare
-                on_ratios[value] = on_errors * spare / bound - on_part * carried_on / whole
-                worth[value][neurons.index] = on_errors + on_part * (whole - part) / whole
-        for source, part in on_sources.items():
-            part += worth[source]
+                error_weights, on_errors = weights.errors[value][0], slope.errors[value][0]
+                required_unstable = layer.required[neurons.index]
+                spare = (error_weights - required_unstable).clamp(min=TINIEST)  # T - P is Q s^2 (1 + Q / spare)
+                carried_weights = required_unstable * neurons.slope.square() * required_unstable / spare
+                on_ratios[value] = on_errors * spare / error_weights - on_unstable * carried_weights / layer_weights
+                worth[value][neurons.index] = (
+                    on_errors + on_unstable * (layer_weights - deviation_weights) / layer_weights
+                )
+        for source, deviation_weights in on_sources.items():
+            deviation_weights += worth[source]
         return [*on_deviations.values(), *on_ratios.values(), *on_sources.values()]
 
     def _on_squares(
-        self, layer: Layer, worth: Mapping[int, Tensor], asked: Mapping[int, Tensor]
+        self, layer: Layer, worth: Mapping[int, Tensor], required: Mapping[int, Tensor]
     ) -> dict[int, Tensor]:  # fmt: skip
         """By source, the derivative in the logarithm of a map's q: sources are asked for the root of q times the sum of
         all roots, times their profile."""
@@ -250,7 +260,7 @@ class LayeredAscent:
         roots = {source: leading.square.sqrt() for source, leading in layer.maps.items()}
         prices = {
             source: (
-                worth[source] / asked[source].clamp(min=TINIEST) * profile_of(self.linearised, source, profiles)
+                worth[source] / required[source].clamp(min=TINIEST) * profile_of(self.linearised, source, profiles)
             ).sum()
             for source in roots
         }

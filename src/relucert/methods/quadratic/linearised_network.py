@@ -61,7 +61,7 @@ class Neurons:
     ) -> Neurons:
         """Those of a layer with this reference, before and after the activation, and these bounds, (size,) each."""
         index = (~activation.is_affine(lower, upper)).nonzero().flatten()
-        centre, output, lower, upper = (part[index] for part in (centre, output, lower, upper))
+        centre, output, lower, upper = (numbers[index] for numbers in (centre, output, lower, upper))
         if activation.rectifier:
             least, largest = _chord(lower, centre), _chord(upper, centre)
         else:
@@ -78,6 +78,12 @@ class Neurons:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def split(self, signs: Tensor) -> Neurons:
+        """The same ReLUs in subdomains where some have a sign, (nodes, count): 1, -1, or 0 where they have none."""
+        kink = -self.centre
+        lower, upper = torch.where(signs > 0, kink, self.lower), torch.where(signs < 0, kink, self.upper)
+        return replace(self, pieces=relu_pieces(self.centre, self.slope, lower, upper))
 
     def cast(self, dtype: torch.dtype) -> Neurons:
         names = ("centre", "lower", "upper", "slope", "width", "tangent")
@@ -122,11 +128,11 @@ class LinearisedNetwork:
         outputs: dict[int, Tensor] = {}
 
         def add_layer(value: int) -> None:
-            lower, upper = (side[0] for side in bounds[value])
+            lower, upper = (end[0] for end in bounds[value])
             activation, centre = activations[value], values[value][0]
-            own = activation.is_affine(lower, upper)
-            stable[value] = (own & (lower >= 0)).to(lower.dtype)
-            output = torch.where(own, centre * stable[value], activation.apply(centre))
+            affine = activation.is_affine(lower, upper)
+            stable[value] = (affine & (lower >= 0)).to(lower.dtype)
+            output = torch.where(affine, centre * stable[value], activation.apply(centre))
             neurons[value] = Neurons.of(activation, centre, output, lower, upper, value in followed)
             outputs[value] = output[None]
 
@@ -150,6 +156,14 @@ class LinearisedNetwork:
             self.radii.to(dtype), {}, {value: slopes.to(dtype) for value, slopes in self.stable.items()},
             {value: neurons.cast(dtype) for value, neurons in self.neurons.items()},
         )  # fmt: skip
+
+    def split(self, signs: Tensor) -> LinearisedNetwork:
+        """The region's subdomains where unstable ReLUs have signs, (nodes, unstable), all layers side by side."""
+        by_layer = signs.split([len(neurons) for neurons in self.neurons.values()], 1)
+        split = {
+            value: neurons.split(its) for (value, neurons), its in zip(self.neurons.items(), by_layer, strict=True)
+        }
+        return replace(self, neurons=split)
 
     @property
     def network(self) -> Network:
@@ -188,18 +202,18 @@ class LinearisedNetwork:
             inputs: y, (batch, inputs).
             errors: e by layer, (batch, count) each, of layers that others follow.
         """
-        found = {}
+        deviations = {}
 
         def activate(value: int, moved: Tensor) -> Tensor:
             neurons = self.neurons[value]
-            found[value] = moved[:, neurons.index]
+            deviations[value] = moved[:, neurons.index]
             through = moved * self.stable[value]
             if neurons.following and len(neurons):
-                through.index_copy_(1, neurons.index, neurons.slope * found[value] + errors[value])
+                through.index_copy_(1, neurons.index, neurons.slope * deviations[value] + errors[value])
             return through
 
         self.passes.forward(inputs * self.radii, activate)
-        return found
+        return deviations
 
     def transposed(self, forms: dict[int, Tensor]) -> tuple[Tensor, dict[int, Tensor]]:
         """`A' f`: from forms on the deviations of unstable neurons those on y, (batch, inputs), and on e by layer."""
@@ -208,8 +222,8 @@ class LinearisedNetwork:
         def choose(value: int, reached: Tensor) -> Tensor:
             neurons = self.neurons[value]
             on_errors[value] = reached[:, neurons.index]
-            own = neurons.slope * on_errors[value] + forms[value]
-            return (reached * self.stable[value]).index_copy_(1, neurons.index, own)
+            sloped = neurons.slope * on_errors[value] + forms[value]
+            return (reached * self.stable[value]).index_copy_(1, neurons.index, sloped)
 
         on_inputs = self.passes.backward(None, choose, next(iter(forms.values())))
         return on_inputs * self.radii, on_errors

@@ -47,7 +47,9 @@ def local_maps(network: Network, value: int, neurons: Tensor) -> dict[int, Local
     error = _error(network, value)
     if not error:
         return {source: LocalMap(matrix, 0.0, None) for source, matrix in matrices.items()}
-    operations = {place: network.affine(place).absolute for place in _affine_values(network, value)}
+    operations = {
+        affine_value: network.affine(affine_value).absolute for affine_value in _affine_values(network, value)
+    }
     magnitudes = _matrices(network.with_operations(operations), value, neurons)
     return {source: LocalMap(matrix, error, magnitudes[source]) for source, matrix in matrices.items()}
 
@@ -79,22 +81,22 @@ class _Rule:
 
 
 def _matrices(network: Network, value: int, neurons: Tensor) -> dict[int, Matrix]:
-    parts: dict[int, list[Matrix]] = {}
+    blocks: dict[int, list[Matrix]] = {}
     for chunk in neurons.split(CHUNK):
         check_time()
         rule = _Rule(network)
         if value == INPUT:
-            parts.setdefault(THE_INPUT, []).append(one_hot(chunk, network.sizes[INPUT]).double())
+            blocks.setdefault(THE_INPUT, []).append(one_hot(chunk, network.sizes[INPUT]).double())
             continue
         start, forms = unit_forms(network, value, chunk, torch.float64)
         if start in network.activations:
             rule.activation(start, network.source(start), forms)
         else:
-            left = pull_back(network, start, forms, rule)
-            rule.found |= {THE_INPUT: left[INPUT]} if INPUT in left else {}
-        for source, found in rule.found.items():
-            parts.setdefault(source, []).append(_matrix(found))
-    return {source: _stacked(rows) for source, rows in parts.items()}
+            remaining = pull_back(network, start, forms, rule)
+            rule.found |= {THE_INPUT: remaining[INPUT]} if INPUT in remaining else {}
+        for source, forms_there in rule.found.items():
+            blocks.setdefault(source, []).append(_matrix(forms_there))
+    return {source: _stacked(rows) for source, rows in blocks.items()}
 
 
 def _matrix(forms: LinearForms) -> Matrix:
@@ -105,14 +107,16 @@ def _matrix(forms: LinearForms) -> Matrix:
     numbers = forms.coefficients[0].flatten(1)
     inside = (columns > 0) & (numbers != 0)
     rows = inside.nonzero()[:, 0]
-    places = rows.numpy(), columns[inside].long().numpy() - 1
-    return sparse.csr_array((numbers[inside].numpy(), places), shape=(forms.count, size))
+    entries = rows.numpy(), columns[inside].long().numpy() - 1
+    return sparse.csr_array((numbers[inside].numpy(), entries), shape=(forms.count, size))
 
 
 def _stacked(rows: list[Matrix]) -> Matrix:
-    if all(isinstance(part, Tensor) for part in rows):
+    if all(isinstance(block, Tensor) for block in rows):
         return torch.cat(rows)
-    return sparse.vstack([sparse.csr_array(part.numpy() if isinstance(part, Tensor) else part) for part in rows], "csr")
+    return sparse.vstack(
+        [sparse.csr_array(block.numpy() if isinstance(block, Tensor) else block) for block in rows], "csr"
+    )
 
 
 def _affine_values(network: Network, value: int) -> list[int]:
@@ -123,9 +127,9 @@ def _affine_values(network: Network, value: int) -> list[int]:
 def _error(network: Network, value: int) -> float:
     """By how much an entry may be off, relatively to that of the map with absolute coefficients."""
     operations: list[Affine] = [
-        network.affine(place)
-        for place in _affine_values(network, value)
-        if not isinstance(network.affine(place), Reshape)
+        network.affine(affine_value)
+        for affine_value in _affine_values(network, value)
+        if not isinstance(network.affine(affine_value), Reshape)
     ]
     if len(operations) <= 1:  # whose rows are stored, or took a few roundings, for which `feasible` has room
         return 0.0

@@ -42,7 +42,7 @@ class Passes:
         """
         relus: dict[int, Tensor] = {}
         values: dict[int, Tensor] = {}
-        found: dict[int, Tensor] = {}
+        deviations: dict[int, Tensor] = {}
         for value, dropped in self._schedule:
             check_time()
             if value == INPUT:
@@ -54,11 +54,11 @@ class Passes:
                 if added is not None:
                     values[value] = values[value] + added[value]
             if value in self.layers:
-                found[value] = values[value]
+                deviations[value] = values[value]
                 relus[value] = activate(value, values[value])
             for source in dropped:
                 del values[source]
-        return found
+        return deviations
 
     def backward(self, forms: Tensor | None, choose: Choose, like: Tensor) -> Tensor:
         """Forms on the input, (batch, size), from forms on the output, (batch, classes); None: 0.
@@ -80,13 +80,13 @@ class Passes:
             if value in self.network.activations:
                 _add(on_relus, self.network.source(value), form)
                 continue
-            for source, part in zip(self.network.node(value).inputs, self.transpose(value, form), strict=True):
-                _add(pending, source, part)
+            for source, form_before in zip(self.network.node(value).inputs, self.transpose(value, form), strict=True):
+                _add(pending, source, form_before)
         return pending[INPUT] if INPUT in pending else like.new_zeros(len(like), self.network.sizes[INPUT])
 
     def sources(self, value: int) -> tuple[int, ...]:
         """The input, and the layers whose ReLUs reach a value through affine operations alone, in order."""
-        ends = {self._end(place) for place in self._segment(value)}
+        ends = {self._end(earlier) for earlier in self._segment(value)}
         return tuple(sorted(end for end in ends if end is not None))
 
     def local(self, value: int, moved: Mapping[int, Tensor]) -> Tensor:
@@ -110,23 +110,25 @@ class Passes:
 
     def local_transposed(self, value: int, form: Tensor) -> dict[int, Tensor]:
         """Forms on the `sources` of a value, from forms on it, (batch, size)."""
-        pending, found = {value: form}, dict[int, Tensor]()
+        pending, forms = {value: form}, dict[int, Tensor]()
         for current in sorted(self._segment(value), reverse=True):
             if current not in pending:
                 continue
             reached, end = pending.pop(current), self._end(current)
             if end is not None:
-                _add(found, end, reached)
+                _add(forms, end, reached)
                 continue
-            for source, part in zip(self.network.node(current).inputs, self.transpose(current, reached), strict=True):
-                _add(pending, source, part)
-        return found
+            for source, form_before in zip(
+                self.network.node(current).inputs, self.transpose(current, reached), strict=True
+            ):
+                _add(pending, source, form_before)
+        return forms
 
     def affine(self, value: int, operands: Iterable[Tensor]) -> Tensor:
         """The linear part of an affine operation: (batch, size)."""
         operation, sources = self.network.affine(value), self.network.node(value).inputs
         shaped = [
-            part.unflatten(1, self.network.shapes[source]) for part, source in zip(operands, sources, strict=True)
+            operand.unflatten(1, self.network.shapes[source]) for operand, source in zip(operands, sources, strict=True)
         ]
         return (operation.quick if self.quick else operation.linear)(*shaped).flatten(1)
 
@@ -134,8 +136,8 @@ class Passes:
         """A form on an affine operation's value as forms on its operands: (batch, size) each."""
         operation = self.network.affine(value)
         shaped = form.unflatten(1, self.network.shapes[value])
-        parts = (operation.quick_transpose if self.quick else operation.transpose)(shaped)
-        return [part.flatten(1) for part in parts]
+        forms = (operation.quick_transpose if self.quick else operation.transpose)(shaped)
+        return [form_before.flatten(1) for form_before in forms]
 
     def _end(self, value: int) -> int | None:
         """Of the input or a ReLU, the source that it is; None of an affine value."""

@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
     def cast(self, dtype: torch.dtype) -> Piece:
         rise, *rest = self
-        return Piece(rise.to(dtype) if isinstance(rise, Tensor) else rise, *(part.to(dtype) for part in rest))
+        return Piece(rise.to(dtype) if isinstance(rise, Tensor) else rise, *(numbers.to(dtype) for numbers in rest))
 
     @property
     def size(self) -> Tensor:
@@ -64,10 +64,10 @@ def enclosing_pieces(
         upper: The same from above.
     """
     middle = torch.minimum(torch.maximum(centre, lower), upper)
-    cuts = [middle + share * (lower - middle) for share in SHARES[::-1]]
-    cuts = [lower, *cuts[1:], *(middle + share * (upper - middle) for share in SHARES[1:-1]), upper]
+    breakpoints = [middle + share * (lower - middle) for share in SHARES[::-1]]
+    breakpoints = [lower, *breakpoints[1:], *(middle + share * (upper - middle) for share in SHARES[1:-1]), upper]
     pieces = []
-    for low, high in pairwise(cuts):
+    for low, high in pairwise(breakpoints):
         high = torch.maximum(low, high)
         ends = RIGOROUS.floor(low - centre), RIGOROUS.ceil(high - centre)
         below, above = (short(rise) for rise in activation.slopes(low, high))
@@ -77,9 +77,9 @@ def enclosing_pieces(
         for rise, offset, sign in ((below, least, -1), (above, largest, 1)):
             moved = rise * centre
             shift = offset + moved - output
-            doubt = RIGOROUS.gamma(4) * (offset.abs() + moved.abs() + output.abs()) + TINY
-            pieces.append(Piece(rise, shift + sign * doubt, rise - slope, *ends))
-    return tuple(pieces), torch.stack(cuts)
+            rounding = RIGOROUS.gamma(4) * (offset.abs() + moved.abs() + output.abs()) + TINY
+            pieces.append(Piece(rise, shift + sign * rounding, rise - slope, *ends))
+    return tuple(pieces), torch.stack(breakpoints)
 
 
 def chord_slopes(activation: Activation, centre: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,9 +88,9 @@ def chord_slopes(activation: Activation, centre: Tensor, lower: Tensor, upper: T
     least = largest = tangent
     for end in (lower, upper):
         for step in range(1, SAMPLES + 1):
-            way = (end - centre) * (step / SAMPLES)
-            far = way.abs() > 1e-6 * (1 + centre.abs())
-            chord = (activation.apply(centre + way) - value) / torch.where(far, way, 1)
-            chord = torch.where(far & chord.isfinite(), chord, tangent)
+            offset = (end - centre) * (step / SAMPLES)
+            apart = offset.abs() > 1e-6 * (1 + centre.abs())
+            chord = (activation.apply(centre + offset) - value) / torch.where(apart, offset, 1)
+            chord = torch.where(apart & chord.isfinite(), chord, tangent)
             least, largest = torch.minimum(least, chord), torch.maximum(largest, chord)
     return least, largest

@@ -58,8 +58,8 @@ class RigorousLinearisation:
                 continue
             operands = [linearised.values[source] for source in node.inputs]
             shaped = [
-                part.abs().unflatten(1, network.shapes[source])
-                for part, source in zip(operands, node.inputs, strict=True)
+                operand.abs().unflatten(1, network.shapes[source])
+                for operand, source in zip(operands, node.inputs, strict=True)
             ]
             gamma = RIGOROUS.gamma(node.operation.terms + 3)
             size = node.operation.absolute.linear(*shaped).flatten(1)
@@ -91,19 +91,19 @@ class RigorousLinearisation:
             network.with_operations({value: network.affine(value).absolute for value in self.residuals}), False
         )
 
-    def reach(self, value: int) -> Tensor:
+    def max_deviation(self, value: int) -> Tensor:
         """How far the neurons of a layer may lie from their reference, at most: (1, size)."""
         lower, upper = self.bounds[value]
         centre = self.values[value]
         return RIGOROUS.above(torch.maximum(upper - centre, centre - lower).clamp(min=0), 1)
 
-    def output_reach(self, value: int) -> Tensor:
+    def max_output_deviation(self, value: int) -> Tensor:
         """How far the activations of a layer may lie from their reference, at most: (1, size)."""
-        neurons, reach = self.linearised.neurons[value], self.reach(value)
+        neurons, max_deviation = self.linearised.neurons[value], self.max_deviation(value)
         if not len(neurons):
-            return reach
+            return max_deviation
         size = torch.stack([piece.size for piece in neurons.pieces]).amax(0)
-        return reach.index_copy(1, neurons.index, RIGOROUS.above(size, 4)[None])
+        return max_deviation.index_copy(1, neurons.index, RIGOROUS.above(size, 4)[None])
 
     def drift(self, inputs: Tensor, errors: dict[int, Tensor]) -> dict[int, Tensor]:
         """How far computed deviations of unstable neurons may be from the true ones, by layer, (forms, count) each.
@@ -111,18 +111,18 @@ class RigorousLinearisation:
         It covers the residuals, and the rounding of passes over vectors of at most these absolute values, of y,
         (forms, inputs), and of e by layer.
         """
-        linearised, found = self.linearised, {}
+        linearised, drifts = self.linearised, {}
 
         def activate(value: int, moved: Tensor) -> Tensor:
             neurons = linearised.neurons[value]
-            found[value] = RIGOROUS.above(moved[:, neurons.index], 4)
+            drifts[value] = RIGOROUS.above(moved[:, neurons.index], 4)
             through = moved * linearised.stable[value]
             if neurons.following and len(neurons):
-                through[:, neurons.index] = neurons.slope.abs() * found[value] + self.path_error * errors[value]
+                through[:, neurons.index] = neurons.slope.abs() * drifts[value] + self.path_error * errors[value]
             return through
 
         self.absolute.forward(self.path_error * inputs * linearised.radii, activate, self.residuals)
-        return {value: RIGOROUS.up(part * (1 + self.path_error), 4) + TINY for value, part in found.items()}
+        return {value: RIGOROUS.up(amounts * (1 + self.path_error), 4) + TINY for value, amounts in drifts.items()}
 
 
 class PulledBack(NamedTuple):
@@ -153,7 +153,7 @@ def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) 
             coefficients[value] = reached[:, index]
             links[value] = short(point.shares[value] * coefficients[value])
             through = (reached * linearised.stable[value]).index_copy_(1, index, links[value])
-            lost = lost + (error * rigorous.output_reach(value)).sum(1)
+            lost = lost + (error * rigorous.max_output_deviation(value)).sum(1)
             _join(pending, value, (through, torch.zeros_like(through)))
         if value not in pending or value == INPUT:
             continue
@@ -163,11 +163,15 @@ def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) 
             continue
         operation = network.affine(value)
         lost = lost + ((form.abs() + error) * rigorous.residuals[value]).sum(1)
-        parts = operation.transpose(form.unflatten(1, network.shapes[value]))
+        forms_before = operation.transpose(form.unflatten(1, network.shapes[value]))
         spread = error + RIGOROUS.gamma(operation.terms + 3) * form.abs()
-        doubts = operation.absolute.transpose(spread.unflatten(1, network.shapes[value]))
-        for source, part, doubt in zip(network.node(value).inputs, parts, doubts, strict=True):
-            _join(pending, source, (part.flatten(1), RIGOROUS.above(doubt.flatten(1), operation.terms + 4)))
+        errors_before = operation.absolute.transpose(spread.unflatten(1, network.shapes[value]))
+        for source, form_before, error_before in zip(
+            network.node(value).inputs, forms_before, errors_before, strict=True
+        ):
+            _join(
+                pending, source, (form_before.flatten(1), RIGOROUS.above(error_before.flatten(1), operation.terms + 4))
+            )
     form, error = pending.get(INPUT, (forms.new_zeros(len(forms), network.sizes[INPUT]),) * 2)
     lost = lost + (error * linearised.radii).sum(1)
     count = max(network.sizes) * (len(network.nodes) + 1)
@@ -190,8 +194,9 @@ class Proven(NamedTuple):
 
 
 def prove_margins(
-    rigorous: RigorousLinearisation, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint
-) -> Proven:
+    rigorous: RigorousLinearisation, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint,
+    signs: Tensor | None = None,
+) -> Proven:  # fmt: skip
     """Lower bounds of `forms @ outputs + offsets` in the region.
 
     Args:
@@ -201,8 +206,11 @@ def prove_margins(
         weights: Of certificates that are proven: `D - A'PA` is semidefinite, with A as it is, or as passes compute it.
             A factor that multiplied them since costs one rounding, which the charges of every product have room for.
         point: Any numbers.
+        signs: Of unstable ReLUs in the subdomain of each form, (forms, unstable), 0 where they have none; by default
+            the bounds are about the whole region.
     """
     linearised = rigorous.linearised
+    confined = linearised if signs is None else linearised.split(signs)
     pulled = pull_back(rigorous, forms, point)
     total = _Total(len(forms))
     total.lose(torch.where(weights.usable, 0.0, torch.inf)[:, None])
@@ -210,20 +218,22 @@ def prove_margins(
     total.add(forms * output)
     total.add(offsets[:, None])
     total.lose(pulled.lost[:, None])
-    middles = linearised.forward(point.inputs, point.errors)
-    reach = {value: rigorous.reach(value)[:, neurons.index] for value, neurons in linearised.neurons.items()}
+    vertices = linearised.forward(point.inputs, point.errors)
+    max_deviations = {
+        value: rigorous.max_deviation(value)[:, neurons.index] for value, neurons in linearised.neurons.items()
+    }
     largest = {}
     for value, centres in point.errors.items():
         neurons = linearised.neurons[value]
-        outputs = rigorous.output_reach(value)[:, neurons.index]
-        largest[value] = centres.abs() + outputs + neurons.slope.abs() * reach[value]
-    drift = rigorous.drift(1 + 2 * point.inputs.abs(), {value: 2 * most for value, most in largest.items()})
+        outputs = rigorous.max_output_deviation(value)[:, neurons.index]
+        largest[value] = centres.abs() + outputs + neurons.slope.abs() * max_deviations[value]
+    drift = rigorous.drift(1 + 2 * point.inputs.abs(), {value: 2 * amounts for value, amounts in largest.items()})
     for value, neurons in linearised.neurons.items():
         if not len(neurons):
             continue
-        its = term(value, pulled.forms, weights, middles[value], point)
-        total.lose(2 * its.weight * (reach[value] + its.middle.abs()) * drift[value])
-        _add_neurons(total, neurons, its)
+        neuron_term = term(value, pulled.forms, weights, vertices[value], point)
+        total.lose(2 * neuron_term.weight * (max_deviations[value] + neuron_term.vertex.abs()) * drift[value])
+        _add_neurons(total, confined.neurons[value], neuron_term)
     _add_inputs(total, linearised, pulled.forms.inputs, weights.inputs, point.inputs)
     return Proven(total.lower(), pulled.forms.links)
 
@@ -254,17 +264,17 @@ class _Total:
         return torch.where(lower < torch.inf, lower, NOTHING)  # NaN and infinity prove nothing
 
 
-def _add_inputs(total: _Total, linearised: LinearisedNetwork, form: Tensor, weights: Tensor, middle: Tensor) -> None:
+def _add_inputs(total: _Total, linearised: LinearisedNetwork, form: Tensor, weights: Tensor, centre: Tensor) -> None:
     """The least of `form dx - D (y - t)^2` over the region."""
     radii = linearised.radii
-    shares = torch.where(radii > 0, 2 * weights * middle / torch.where(radii > 0, radii, 1), 0)
+    shares = torch.where(radii > 0, 2 * weights * centre / torch.where(radii > 0, radii, 1), 0)
     whole = form + shares
     total.lose(RIGOROUS.gamma(4) * (form.abs() + shares.abs()) * radii)
-    total.lose(torch.where(radii > 0, 0, (2 * weights * middle).abs()) + TINY)  # coordinates that stay
+    total.lose(torch.where(radii > 0, 0, (2 * weights * centre).abs()) + TINY)  # coordinates that stay
     rows = Rows(whole[None], (len(radii),))
     total.lose(linearised.region.deviation(rows, RIGOROUS, False).below[0][:, None])
     total.lose(squares_bound(linearised, weights, RIGOROUS)[:, None])
-    total.add(-weights * middle.square())
+    total.add(-weights * centre.square())
 
 
 def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
@@ -278,15 +288,15 @@ def _add_neurons(total: _Total, neurons: Neurons, term: Term) -> None:
         low, high = piece.low, piece.high
         curvature, slope = term.curvature(piece), term.slope(piece)
         convex = curvature > 0
-        free = (-slope / torch.where(convex, 2 * curvature, 1)).minimum(high).maximum(low)
-        tangent = slope + 2 * curvature * free
-        fall = torch.maximum(tangent * (free - low), tangent * (free - high)).clamp(min=0)
+        vertex_point = (-slope / torch.where(convex, 2 * curvature, 1)).minimum(high).maximum(low)
+        tangent = slope + 2 * curvature * vertex_point
+        fall = torch.maximum(tangent * (vertex_point - low), tangent * (vertex_point - high)).clamp(min=0)
         ends = torch.minimum(term.at(piece, low), term.at(piece, high))
-        found = torch.where(convex, term.at(piece, free) - fall, ends)
-        far, shift = torch.maximum(low.abs(), high.abs()), piece.shift.abs()
-        size = term.coefficient.abs() * piece.size + term.link.abs() * far
-        size = size + term.weight * (far + term.middle.abs()).square()
-        size = size + term.error_weight * (piece.steep.abs() * far + shift + term.error_middle.abs()).square()
-        found = found - RIGOROUS.above(RIGOROUS.gamma(256) * size, 16)
-        least = torch.minimum(least, torch.where(low > high, torch.inf, found))
+        least_on_piece = torch.where(convex, term.at(piece, vertex_point) - fall, ends)
+        largest, shift = torch.maximum(low.abs(), high.abs()), piece.shift.abs()
+        size = term.coefficient.abs() * piece.size + term.link.abs() * largest
+        size = size + term.weight * (largest + term.vertex.abs()).square()
+        size = size + term.error_weight * (piece.steep.abs() * largest + shift + term.error_centre.abs()).square()
+        least_on_piece = least_on_piece - RIGOROUS.above(RIGOROUS.gamma(256) * size, 16)
+        least = torch.minimum(least, torch.where(low > high, torch.inf, least_on_piece))
     total.add(torch.where(least < torch.inf, least, torch.nan))  # a neuron whose numbers are none has no bound

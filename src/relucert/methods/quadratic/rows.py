@@ -21,9 +21,8 @@ from relucert.methods.quadratic.dual import DualPoint
 from relucert.methods.quadratic.feasible import feasible_joint, is_composed
 from relucert.methods.quadratic.intervals import MOST_JOINT, Tightened, tightened, widened
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
-from relucert.methods.quadratic.memory import Memory
+from relucert.methods.quadratic.memory import Memory, SharedMemory
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
-from relucert.methods.quadratic.shared_memory import SharedMemory
 from relucert.methods.quadratic.solve import Joint, Solver
 from relucert.network import Network
 
@@ -111,20 +110,20 @@ class RegionRows:
         return self.linearised.unstable <= MOST_JOINT
 
     def decide(self, rows: Tensor) -> Tensor:
-        """Bounds of some rows as computed, (rows,): each climbs until it is enough to be proven positive."""
+        """Bounds of some rows as computed, (rows,): the ascent of each ends once it is enough to be proven positive."""
         solver, enough = self.solver, ENOUGH * self.solver.heights
         solver.start()
-        if len(left := self._left(rows, enough)):
-            solver.ascend(left, enough)
-        if len(left := self._left(rows, enough)):
-            self._ascend(left, enough)
+        if len(remaining := self._remaining(rows, enough)):
+            solver.ascend(remaining, enough)
+        if len(remaining := self._remaining(rows, enough)):
+            self._ascend(remaining, enough)
         return solver.bounds
 
     def least(self, first: int | None = None) -> int:
-        """Bounds the rows, and returns the one that decides: one that is not positive, or else the one that climbed to
-        its end, beside which the others climb until they are known to be positive.
+        """Bounds the rows, and returns the one that decides: one that is not positive, or else the one whose ascent
+        went to its end; those of the others end once they are known to be positive.
 
-        first: The row that is to climb to its end; by default the one that looks weakest.
+        first: The row whose ascent goes to its end; by default the one that looks weakest.
         """
         solver = self.solver
         start = solver.start()
@@ -136,40 +135,42 @@ class RegionRows:
         enough = torch.full_like(endless, float(solver.bounds[weakest]))
         every = torch.arange(len(enough))
         others = every[every != weakest]
-        if len(left := self._left(others, enough)):
-            solver.ascend_with_weights_of(weakest, left, enough)
-        if len(left := self._left(others, enough.clamp(max=0))):
-            self._ascend(left, enough)
+        if len(remaining := self._remaining(others, enough)):
+            solver.ascend_with_weights_of(weakest, remaining, enough)
+        if len(remaining := self._remaining(others, enough.clamp(max=0))):
+            self._ascend(remaining, enough)
         return weakest if bool((solver.bounds > 0).all()) else int(solver.bounds.argmin())
 
     def _ascend(self, rows: Tensor, enough: Tensor) -> None:
-        """Some rows climb with weights of their own, too."""
+        """Dual ascent for some rows on weights of their own, too."""
         if self.joint:
             self.solver.ascend_jointly(rows, enough, self.memories)
         else:
             self.solver.ascend_layered(rows, enough)
 
-    def _left(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def _remaining(self, rows: Tensor, enough: Tensor) -> Tensor:
         return rows[~(self.solver.bounds > enough)[rows]]
 
     def prove(self) -> Tensor:
         """Proven lower bounds, (rows,), of rows with a computed bound above 0; minus infinity for the others."""
         proven = torch.full((len(self.forms),), -torch.inf, dtype=torch.float64)
         rigorous = RigorousLinearisation.of(self.linearised, self.bounds)
-        solutions = [(row, found) for row, found in enumerate(self.solver.solutions) if found and found.bound > 0]
+        solutions = [
+            (row, solution) for row, solution in enumerate(self.solver.solutions) if solution and solution.bound > 0
+        ]
         feasible: dict[Composed | Joint, Composed | Joint | None] = {}
-        for row, found in solutions:
-            if found.certificate not in feasible:
-                feasible[found.certificate] = self._feasible(found.certificate)
-            certificate = feasible[found.certificate]
+        for row, solution in solutions:
+            if solution.certificate not in feasible:
+                feasible[solution.certificate] = self._feasible(solution.certificate)
+            certificate = feasible[solution.certificate]
             if certificate is None:
                 continue
             form, offset = self.forms[row : row + 1], self.offsets[row : row + 1]
-            weights = certificate.weights.times(torch.tensor([found.factor], dtype=torch.float64))
-            bounds, links = prove_margins(rigorous, form, offset, weights, found.point)
+            weights = certificate.weights.times(torch.tensor([solution.factor], dtype=torch.float64))
+            bounds, links = prove_margins(rigorous, form, offset, weights, solution.point)
             proven[row] = bounds[0]
             if float(bounds) > 0:
-                self.proofs[row] = RowProof(found.point, links, certificate, found.factor)
+                self.proofs[row] = RowProof(solution.point, links, certificate, solution.factor)
         return proven
 
     def _feasible(self, certificate: Composed | Joint) -> Composed | Joint | None:
@@ -177,7 +178,7 @@ class RegionRows:
         if isinstance(certificate, Composed):
             further = (self.solver.recompose(certificate, surplus) for surplus in SURPLUSES[1:])
             composed = chain([certificate], further)
-            return next((one for one in composed if is_composed(self.linearised, one)), None)
+            return next((candidate for candidate in composed if is_composed(self.linearised, candidate)), None)
         weights = feasible_joint(self.linearised, certificate.weights)
         return None if weights is None else Joint(weights)
 
@@ -188,8 +189,8 @@ def suits_certificates(network: Network, bounds: Bounds) -> bool:
     return network.rectifiers_only and unstable >= FEWEST_UNSTABLE
 
 
-def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds, ends: float) -> Tensor:
-    """Which rows are proven to stay positive: bool, (rows,). Rows that are not decided in time are not.
+def decided_rows(network: Network, region: Region, prop: Property, bounds: Bounds, ends: float) -> RegionRows | None:
+    """The rows with certificates as good as time allows; None where there is no time, or nothing to be relaxed.
 
     Args:
         network: In float64, one that `suits_certificates`.
@@ -198,12 +199,11 @@ def proven_rows(network: Network, region: Region, prop: Property, bounds: Bounds
         bounds: Proven ones of every pre-activation.
         ends: By the monotonic clock, when rows have to be decided; their proofs come after that.
     """
-    nothing = torch.zeros(prop.rows.shape[1], dtype=torch.bool)
     if time.monotonic() > ends:
-        return nothing
+        return None
     rows = RegionRows.of(network, region, prop, bounds)
     if not rows.relaxed:
-        return nothing
+        return None
     with suppress(TimeUp), until(ends):
         rows.decide((rows.heights > 0).nonzero().flatten())
-    return rows.prove() > 0
+    return rows if any(rows.solver.solutions) else None

@@ -107,10 +107,10 @@ def _cholesky(matrix: BlockTridiagonal, shift: float) -> BlockTridiagonal | None
     factor = BlockTridiagonal([], [])
     for number, block in enumerate(matrix.diagonal):
         check_time(cholesky_seconds(len(block)))
-        rest = block - shift * torch.eye(len(block), dtype=block.dtype)
+        remainder = block - shift * torch.eye(len(block), dtype=block.dtype)
         if number:
-            rest -= factor.below[-1] @ factor.below[-1].T
-        triangle, failed = torch.linalg.cholesky_ex(rest)
+            remainder -= factor.below[-1] @ factor.below[-1].T
+        triangle, failed = torch.linalg.cholesky_ex(remainder)
         if int(failed) or not bool(triangle.isfinite().all()):
             return None
         factor.diagonal.append(triangle.tril())
@@ -148,11 +148,11 @@ def _rest(block: Tensor, triangle: Tensor, shift: float) -> Tensor:
     squares, size = triangle.new_zeros(()), len(block)
     for first in range(0, size, STRIPE):
         last = min(size, first + STRIPE)
-        rest = block[first:, first:last] - triangle[first:, :last] @ triangle[first:last, :last].T
-        square = rest[: last - first]
-        square -= shift * torch.eye(last - first, dtype=rest.dtype)
+        remainder = block[first:, first:last] - triangle[first:, :last] @ triangle[first:last, :last].T
+        square = remainder[: last - first]
+        square -= shift * torch.eye(last - first, dtype=remainder.dtype)
         squares = squares + square.tril().square().sum() + square.tril(-1).square().sum()
-        squares = squares + 2 * rest[last - first :].square().sum()
+        squares = squares + 2 * remainder[last - first :].square().sum()
     return squares
 
 

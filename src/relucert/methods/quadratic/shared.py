@@ -1,7 +1,7 @@
 """Many forms that share one joint certificate: weights of every neuron's own, found for all forms at once.
 
-What climbs is the sum of all bounds, on the weights that the forms share and on each form's own factor of them, slopes
-and centres. So one proof of feasibility serves all forms, as those for the neurons of a layer.
+The ascent is of the sum of all bounds, on the weights that the forms share and on each form's own factor of them,
+slopes and centres. So one proof of feasibility serves all forms, as those for the neurons of a layer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.ascent import (
@@ -21,12 +20,13 @@ from relucert.methods.quadratic.ascent import (
     WEIGHT_RATE,
     CertificateAscent,
     Layout,
+    best_factors,
     factor_gradient,
     point_gradient,
     weight_gradient,
 )
 from relucert.methods.quadratic.composed import TINIEST, UniformPlan, compose
-from relucert.methods.quadratic.dual import Pulled, Weights, bound, evaluate, gradient, pull, squares_bound
+from relucert.methods.quadratic.dual import Weights, evaluate, gradient, pull
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
@@ -61,7 +61,9 @@ class SharedAscent:
         """
         quick, forms, heights = linearised.quick(), forms.float(), heights.float()
         pulled = pull(quick, forms, quick.first_shares)
-        lengths = {value: part.square().sum(1).mean().sqrt() for value, part in pulled.coefficients.items()}
+        lengths = {
+            value: coefficients.square().sum(1).mean().sqrt() for value, coefficients in pulled.coefficients.items()
+        }
         counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
         base = compose(linearised, quick, UniformPlan(counted)).weights.map(Tensor.float)
         layout = Layout(quick, own=False)
@@ -70,7 +72,8 @@ class SharedAscent:
             shares.copy_(quick.first_shares(value, pulled.coefficients[value]))
         power = PowerIteration(quick, 1, torch.Generator().manual_seed(0))
         ascent = cls(layout, forms, heights, table, row_of_logarithms(base, layout), power)
-        table[:, -1] = ascent.best_factors(pulled)
+        size, point = pulled.inputs.abs().sum(1).mean(), layout.point(table)
+        table[:, -1], _ = best_factors(quick, heights, ascent.settled(), pulled, point, size, FACTORS)
         middle = table[:, -1].median()
         ascent.logarithms += middle
         table[:, -1] -= middle
@@ -102,10 +105,10 @@ class SharedAscent:
             )  # fmt: skip
             on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
             on_weights = weight_gradient(own, slope.summed(), spectrum)
-            ways = adam.directions([on_forms, on_weights])
+            directions = adam.directions([on_forms, on_weights])
             cooled = 1 - (1 - COOLED) * step / steps
-            self.table.add_(ways[0] * rates * cooled)
-            self.logarithms.add_(ways[1] * (speed * WEIGHT_RATE * cooled))
+            self.table.add_(directions[0] * rates * cooled)
+            self.logarithms.add_(directions[1] * (speed * WEIGHT_RATE * cooled))
 
     def _settle(self) -> Tensor:
         """By how much weights of errors and inputs have to be multiplied to be feasible, (1,)."""
@@ -127,21 +130,6 @@ class SharedAscent:
     def settled(self) -> Weights:
         """The weights that forms share, one row, which seem to be feasible."""
         return self.weights().inflated(self._settle())
-
-    def best_factors(self, pulled: Pulled) -> Tensor:
-        """The logarithm of the best of a few factors of the weights for every form, (forms,), with centres at 0."""
-        linearised, point, weights = self.linearised, self.layout.point(self.table), self.settled()
-        still = {value: torch.zeros_like(part) for value, part in pulled.links.items()}
-        best, chosen = torch.full_like(self.heights, -torch.inf), torch.zeros_like(self.heights)
-        cost = squares_bound(linearised, weights.inputs, DOUBLE).clamp(min=TINIEST)
-        unit = (pulled.inputs.abs().sum(1).mean() / cost[0]).clamp(TINIEST, 1 / TINIEST)
-        for factor in unit * FACTORS:
-            found = bound(
-                linearised, self.heights, weights.times(factor.expand(len(best))), pulled, point, still
-            ).bounds
-            chosen = torch.where(found > best, factor.log(), chosen)
-            best = torch.maximum(best, found)
-        return chosen
 
     def bounds(self, weights: Weights) -> Tensor:
         """Bounds as computed, (forms,)."""

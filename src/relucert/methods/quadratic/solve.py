@@ -1,9 +1,9 @@
 """Certificates of all rows of a property in one region, from the cheapest to the tightest.
 
 1. One composed certificate for all rows, with slopes as CROWN would choose them, and the best factor of its weights.
-2. Rows that are left climb on slopes, centres and factors.
-3. Rows that are still left climb with weights of their own; or with those of one layered certificate, where the
-   unstable neurons are too many for a matrix with one row for each.
+2. For rows that this does not prove, an ascent of the dual bound on slopes, centres and factors.
+3. For rows that are still not proven, an ascent on weights of their own, too; or on those of one layered certificate,
+   where the unstable neurons are too many for a matrix with one row for each.
 
 The results are numbers, of which `proof` makes bounds.
 """
@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, CertificateAscent, Layout
+from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, CertificateAscent, Layout, best_factors
 from relucert.methods.quadratic.composed import TINIEST, Composed, UniformPlan, compose
-from relucert.methods.quadratic.dual import DualPoint, Weights, bound, pull, squares_bound
+from relucert.methods.quadratic.dual import DualPoint, Weights, pull
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
@@ -60,7 +59,7 @@ class Joint:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What bounds one row.
+    """A lower bound of one row, with the certificate and the dual point that give it.
 
     Attributes:
         bound: The bound that these numbers are said to give.
@@ -117,16 +116,8 @@ class Solver:
         point = layout.point(self.table)
         for value, shares in point.shares.items():
             shares.copy_(self.quick.first_shares(value, self.pulled.coefficients[value]))
-        still = {value: torch.zeros_like(part) for value, part in self.pulled.links.items()}
-        best = torch.full_like(self.bounds, -torch.inf)
-        cost = squares_bound(self.quick, self.base.inputs, DOUBLE).clamp(min=TINIEST)
-        unit = (self.heights.abs().mean() / cost[0]).clamp(TINIEST, 1 / TINIEST)
-        for factor in unit * FACTORS:
-            found = bound(
-                self.quick, self.heights, self.base.times(factor.expand(len(best))), self.pulled, point, still
-            ).bounds
-            self.table[:, -1] = torch.where(found > best, factor.log(), self.table[:, -1])
-            best = torch.maximum(best, found)
+        size = self.heights.abs().mean()
+        self.table[:, -1], best = best_factors(self.quick, self.heights, self.base, self.pulled, point, size, FACTORS)
         self._keep(torch.arange(len(best)), layout, self.table, best, self.composed)
         return self.bounds
 
@@ -135,24 +126,24 @@ class Solver:
         return compose(self.linearised, self.quick, composed.plan, surplus)
 
     def ascend(self, rows: Tensor, enough: Tensor) -> Tensor:
-        """Some rows, (count,), climb with the composed certificate until their bounds are enough, (rows,)."""
+        """Ascent for some rows, (count,), with the composed certificate, until their bounds are enough, (rows,)."""
         return self._ascend_with(self.composed, self.table[rows].clone(), rows, enough)
 
-    def ascend_with_weights_of(self, other: int, rows: Tensor, enough: Tensor) -> Tensor:
-        """Some rows climb with the weights of another one's own certificate, where it has one: one proof is enough."""
-        solution = self.solutions[other]
+    def ascend_with_weights_of(self, donor: int, rows: Tensor, enough: Tensor) -> Tensor:
+        """Ascent for some rows with the weights of another row's certificate, if it is its own: one proof suffices."""
+        solution = self.solutions[donor]
         if solution is None or solution.certificate is self.composed:
             return self.bounds
         shared = solution.certificate
         if isinstance(shared, Joint):
             shared = Joint(shared.weights.inflated(torch.tensor([INFLATION], dtype=torch.float64)))
-            self.solutions[other] = replace(solution, certificate=shared)
+            self.solutions[donor] = replace(solution, certificate=shared)
         table = self.table[rows].clone()
         table[:, -1] = math.log(solution.factor)
         return self._ascend_with(shared, table, rows, enough)
 
     def ascend_layered(self, rows: Tensor, enough: Tensor) -> Tensor:
-        """Some rows climb with one layered certificate for all of them.
+        """Ascent for some rows with one layered certificate for all of them.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
@@ -173,7 +164,7 @@ class Solver:
         return self._ascend(ascent, rows, enough, self.effort.shared, speed, certificate)
 
     def ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
-        """Some rows climb with weights of their own, from where they were at another radius or are now.
+        """Ascent for some rows with weights of their own, from what was found at another radius or is known here.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
@@ -183,48 +174,54 @@ class Solver:
             return self.bounds
 
     def _ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
-        known = [memories[row] for row in rows]
-        if all(memory is not None and memory.suits(self.radius) for memory in known):
-            self._ascend(self._own_ascent(rows, known, warm=True), rows, enough, self.effort.again, AGAIN)
-            left = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
-            return self.ascend_jointly(left, enough, [None] * len(memories)) if len(left) else self.bounds
-        ascent = self._own_ascent(rows, [self._best_memory()] * len(rows), warm=False)
+        row_memories = [memories[row] for row in rows]
+        if all(memory is not None and memory.suits(self.radius) for memory in row_memories):
+            self._ascend(self.own_ascent(rows, row_memories, warm=True), rows, enough, self.effort.again, AGAIN)
+            remaining = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
+            return self.ascend_jointly(remaining, enough, [None] * len(memories)) if len(remaining) else self.bounds
+        ascent = self.own_ascent(rows, [self._best_memory()] * len(rows), warm=False)
         self._ascend(ascent, rows, enough, self.effort.own)
         return self._continue_ascents(rows, enough)
 
-    def _own_ascent(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> CertificateAscent:
+    def own_ascent(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> CertificateAscent:
         """The start of an ascent with weights of their own; warm: whether memories are of the same rows."""
         layout = Layout(self.quick, own=True)
         table = self.forms.new_zeros(len(rows), sum(layout.sizes))
         shared = Layout(self.quick, own=False)
-        weights = self.base.times(self.table[rows, -1].exp()).map(lambda part: part.clamp(min=TINIEST).log())
+        weights = self.base.times(self.table[rows, -1].exp()).map(lambda numbers: numbers.clamp(min=TINIEST).log())
         _copy(shared.point(self.table[rows]), weights, layout, table)
-        power = PowerIteration(self.quick, len(rows), torch.Generator().manual_seed(0))
-        for place, memory in enumerate(memories):
+        power = self.power(len(rows))
+        for position, memory in enumerate(memories):
             if memory is not None:
-                memory.recall(layout, table[place : place + 1], self.radius, own=warm)
+                memory.recall(layout, table[position : position + 1], self.radius, own=warm)
         ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], self.base, table, power)
         ascent.settled()
         return ascent
 
+    def power(self, forms: int) -> PowerIteration:
+        """An iteration for so many forms, from random vectors."""
+        return PowerIteration(self.quick, forms, torch.Generator().manual_seed(0))
+
     def _continue_ascents(self, rows: Tensor, enough: Tensor) -> Tensor:
-        """Rows that are not positive climb on for as long as it raises their bounds by much."""
+        """Further ascents for rows that are not positive, for as long as these raise their bounds by much."""
         for _ in range(MORE):
             solutions = [self.solutions[row] for row in rows]
             memories = [None if solution is None else solution.memory for solution in solutions]
-            left = [place for place, memory in enumerate(memories) if memory and not self.bounds[rows[place]] > 0]
-            if not left:
+            remaining = [
+                position for position, memory in enumerate(memories) if memory and not self.bounds[rows[position]] > 0
+            ]
+            if not remaining:
                 break
-            rows, before = rows[left], self.bounds[rows[left]].clone()
-            ascent = self._own_ascent(rows, [memories[place] for place in left], warm=True)
+            rows, before = rows[remaining], self.bounds[rows[remaining]].clone()
+            ascent = self.own_ascent(rows, [memories[position] for position in remaining], warm=True)
             self._ascend(ascent, rows, enough, self.effort.own, AGAIN)
             rows = rows[self.bounds[rows] - before > WORTH * self.heights[rows].abs()]
         return self.bounds
 
     def _best_memory(self) -> Memory | None:
         """What the row with the highest bound found at this radius, where it has weights of its own."""
-        found = [(solution.bound, solution.memory) for solution in self.solutions if solution and solution.memory]
-        return max(found, key=lambda pair: pair[0])[1] if found else None
+        candidates = [(solution.bound, solution.memory) for solution in self.solutions if solution and solution.memory]
+        return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 
     @property
     def radius(self) -> float:
@@ -234,25 +231,25 @@ class Solver:
         self, ascent: CertificateAscent, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0,
         shared: Composed | Joint | None = None,
     ) -> Tensor:  # fmt: skip
-        """Climbs until all bounds are enough; shared: whose weights factors multiply, None: weights are own ones."""
+        """Ascends until all bounds are enough; shared: whose weights factors multiply, None: weights are own ones."""
         adam, rates = Adam([ascent.table], DECAY, 1e-12), speed * ascent.layout.rates()
         for step in range(steps):
             if step % CHECKED == 0:
                 self.report(Progress(step=step, steps=steps))
             before = None if shared is None else ascent.table.clone()
-            found = ascent.step(adam, rates * (1 - (1 - COOLED) * step / steps))
+            bounds = ascent.step(adam, rates * (1 - (1 - COOLED) * step / steps)).bounds
             if before is not None and shared is not None:
-                self._keep(rows, ascent.layout, before, found, shared)
+                self._keep(rows, ascent.layout, before, bounds, shared)
             every = CHECKED if shared is not None else 3 * CHECKED  # own weights have to settle for a look
             if step % every == every - 1 and step + 1 < steps:
-                done = found > enough[rows]
+                done = bounds > enough[rows]
                 if shared is None and bool(done.any()):
-                    found = self._settle(ascent, rows)
-                    done = found > enough[rows]
+                    bounds = self._settle(ascent, rows)
+                    done = bounds > enough[rows]
                 if bool(done.any()):
-                    left = (~done).nonzero().flatten()
-                    ascent, rows = ascent.select(left), rows[left]
-                    adam.select(left)
+                    remaining = (~done).nonzero().flatten()
+                    ascent, rows = ascent.select(remaining), rows[remaining]
+                    adam.select(remaining)
                 if not len(rows):
                     return self.bounds
         if shared is None:
@@ -261,40 +258,40 @@ class Solver:
 
     def _settle(self, ascent: CertificateAscent, rows: Tensor) -> Tensor:
         """Keeps where rows with weights of their own are, once these are known to be feasible; returns the bounds."""
-        found, weights = ascent.settled()
-        self._keep(rows, ascent.layout, ascent.table, found, weights)
-        return found
+        bounds, weights = ascent.settled()
+        self._keep(rows, ascent.layout, ascent.table, bounds, weights)
+        return bounds
 
     def _keep(
-        self, rows: Tensor, layout: Layout, table: Tensor, found: Tensor, source: Composed | Joint | Weights
+        self, rows: Tensor, layout: Layout, table: Tensor, bounds: Tensor, source: Composed | Joint | Weights
     ) -> None:
         """Keeps what bounds some rows, where it is better than what is known.
 
         source: A certificate that they share, or weights of their own, (rows, ...) each.
         """
-        for place in (found > self.bounds[rows]).nonzero().flatten().tolist():
-            row, line = int(rows[place]), table[place : place + 1].clone()
-            self.bounds[row] = found[place]
+        for position in (bounds > self.bounds[rows]).nonzero().flatten().tolist():
+            row, line = int(rows[position]), table[position : position + 1].clone()
+            self.bounds[row] = bounds[position]
             point = layout.point(line).map(Tensor.double)
             if isinstance(source, Weights):
-                own = source.map(lambda part, place=place: part[place : place + 1].double())  # type: ignore[misc]
+                own = source.select(slice(position, position + 1)).map(Tensor.double)
                 memory = Memory.of(layout, line, self.radius)
-                self.solutions[row] = Solution(float(found[place]), point, Joint(own), memory=memory)
+                self.solutions[row] = Solution(float(bounds[position]), point, Joint(own), memory=memory)
                 continue
             if source is self.composed:
                 self.table[row] = line[0]
             factor = float(line[0, -1].double().exp())
-            self.solutions[row] = Solution(float(found[place]), point, source, factor)
+            self.solutions[row] = Solution(float(bounds[position]), point, source, factor)
 
 
 def _copy(point: DualPoint, weights: Weights, layout: Layout, table: Tensor) -> None:
     """Writes a dual point and logarithms of weights into a table."""
-    into, logarithms = layout.point(table), layout.logarithms(table)
-    into.inputs.copy_(point.inputs)
+    target_point, logarithms = layout.point(table), layout.logarithms(table)
+    target_point.inputs.copy_(point.inputs)
     logarithms.inputs.copy_(weights.inputs.expand_as(logarithms.inputs))
-    for target, given in (
-        (into.shares, point.shares), (into.errors, point.errors),
+    for target, source in (
+        (target_point.shares, point.shares), (target_point.errors, point.errors),
         (logarithms.deviations, weights.deviations), (logarithms.errors, weights.errors),
     ):  # fmt: skip
-        for value, part in target.items():
-            part.copy_(given[value].expand_as(part))
+        for value, numbers in target.items():
+            numbers.copy_(source[value].expand_as(numbers))

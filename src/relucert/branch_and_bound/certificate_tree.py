@@ -1,0 +1,262 @@
+"""Branch and bound on quadratic certificates: the rows of a property over subdomains with signs of some neurons.
+
+A sign shortens the interval over which a neuron's term of the dual bound is minimised; the rest of the certificate is
+about the whole region and stays feasible. A node goes on from its parent's dual point and weights, and ascends on both.
+A node takes a hundred times as long as one of linear relaxations, and its bound is so much higher on networks with many
+unstable neurons that a few hundred nodes prove what a million of the others do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.region import SET_BACK
+from relucert.bounding.adam import Adam
+from relucert.branch_and_bound.subtrees import Ended
+from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, Layout
+from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
+from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
+from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
+from relucert.methods.quadratic.rows import RegionRows
+from relucert.query.problem import Problem
+
+STEPS = 80  # of the ascent of a node; 60 to 90 are best on Salman's MLP-B and mnist-5x256
+AVERAGED = 40  # last steps over which minimisers are averaged
+SPEED = 0.3  # share of the rates at a root, since a node begins near its end; tuned with the steps
+BATCH = 32  # nodes at once, at most
+BATCH_NUMBERS = 2**22  # of the vectors of all nodes at once
+TINY = 1e-30
+
+
+class CertificateNodes(NamedTuple):
+    """Nodes of the search trees.
+
+    Attributes:
+        rows: Which row each is about, (count,).
+        signs: 1, -1 or, where it is not split, 0, of every neuron unstable at the root: (count, unstable), int8.
+        table: The dual point and the logarithms of weights, as a `Layout` has them, (count, variables).
+        vectors: Those of the power iteration that keeps the weights feasible, (count, vectors, width).
+    """
+
+    rows: Tensor
+    signs: Tensor
+    table: Tensor
+    vectors: Tensor
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return sum(table.nbytes for table in self)
+
+    def pick(self, indices: Tensor | slice) -> CertificateNodes:
+        return CertificateNodes(*(table[indices] for table in self))
+
+    def split(self, neurons: Tensor) -> CertificateNodes:
+        """Splits each node by the sign of one neuron, (count,)."""
+        halves = [self._replace(signs=self.signs.scatter(1, neurons[:, None], sign)) for sign in (1, -1)]
+        return join(halves)
+
+    @property
+    def volume(self) -> float:
+        """The share of complete trees that is below these nodes, summed over rows: 1 for a root, and for each half of a
+        node half of the node's."""
+        return float(torch.exp2(-self.signs.abs().sum(1).double()).sum())
+
+
+def join(batches: list[CertificateNodes]) -> CertificateNodes:
+    return CertificateNodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+
+
+class Ascended(NamedTuple):
+    """Nodes after an ascent.
+
+    Attributes:
+        nodes: With what the ascent found.
+        bounds: As computed, (count,).
+        weights: Of every node's certificate, about feasible, (count, ...) each.
+        scores: How much each neuron matters to the bound, (count, unstable); 0 where it is split.
+        points: Where the relaxed rows are least, (count, inputs).
+    """
+
+    nodes: CertificateNodes
+    bounds: Tensor
+    weights: Weights
+    scores: Tensor
+    points: Tensor
+
+
+class CertificateTree:
+    """The tree of some rows of a property, from the certificates of a region's rows.
+
+    Attributes:
+        problem: A batch of one.
+        rows: After their ascents at the root.
+    """
+
+    def __init__(self, problem: Problem, rows: RegionRows) -> None:
+        self.problem, self.rows = problem, rows
+        self.quick = rows.solver.quick
+        self.layout = Layout(self.quick, own=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is quickly made anew, for another process."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("rigorous", "deviations")}
+
+    @cached_property
+    def rigorous(self) -> RigorousLinearisation:
+        return RigorousLinearisation.of(self.rows.linearised, self.rows.bounds)
+
+    @cached_property
+    def deviations(self) -> Tensor:
+        return deviation_map(self.rows.linearised)
+
+    def roots(self, rows: Tensor) -> CertificateNodes:
+        """The root nodes of some rows, (count,)."""
+        solver = self.rows.solver
+        solutions = [solver.solutions[row] for row in rows]
+        memories = [None if solution is None else solution.memory for solution in solutions]
+        ascent = solver.own_ascent(rows, memories, warm=True)
+        assert ascent.power is not None
+        signs = torch.zeros(len(rows), self.quick.unstable, dtype=torch.int8)
+        return CertificateNodes(rows, signs, ascent.table, ascent.power.vectors)
+
+    @property
+    def batch_size(self) -> int:
+        width = len(self.quick.radii) + self.quick.unstable
+        return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
+
+    def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
+        return CertificateVisitor(self, violates)
+
+    def join(self, batches: list[CertificateNodes]) -> CertificateNodes:
+        return join(batches)
+
+    def ascend(self, nodes: CertificateNodes) -> Ascended:
+        """Ascents of nodes on dual points and weights, in float32."""
+        ascent = self._ascent(nodes)
+        adam, rates = Adam([ascent.table], DECAY, 1e-12), SPEED * self.layout.rates()
+        last: list[Evaluated] = []
+        for step in range(STEPS):
+            evaluated = ascent.step(adam, rates * (1 - (1 - COOLED) * step / STEPS))
+            if step >= STEPS - AVERAGED:
+                last.append(evaluated)
+        bounds, weights = ascent.settled()
+        assert ascent.power is not None
+        scores = self._scores(nodes, last)
+        points = self.quick.reference + self.quick.radii * _mean([evaluated.farthest for evaluated in last])
+        ascended = nodes._replace(table=ascent.table, vectors=ascent.power.vectors)
+        return Ascended(ascended, bounds, weights, scores, points)
+
+    def _ascent(self, nodes: CertificateNodes) -> CertificateAscent:
+        solver = self.rows.solver
+        layout = Layout(self.quick.split(nodes.signs), own=True)
+        power = solver.power(nodes.size).started(nodes.vectors)
+        forms, heights = solver.forms[nodes.rows], solver.heights[nodes.rows]
+        return CertificateAscent(layout, forms, heights, solver.base, nodes.table.clone(), power)
+
+    def _scores(self, nodes: CertificateNodes, last: list[Evaluated]) -> Tensor:
+        """By how much the mean activation of each neuron is above the activation of its mean pre-activation, times its
+        coefficient: means over the last steps, in which minimisers change from one side of the kink to the other."""
+        scores = []
+        for value, neurons in self.quick.neurons.items():
+            deviation = _mean([evaluated.minima[value].deviation for evaluated in last])
+            output = _mean([evaluated.minima[value].output for evaluated in last])
+            exact = (neurons.centre + deviation).clamp(min=0) - neurons.centre.clamp(min=0)
+            coefficients = last[-1].pulled.coefficients[value].abs()
+            scores.append((output - exact).clamp(min=0) * coefficients + TINY)
+        return torch.cat(scores, 1).nan_to_num(TINY) * (nodes.signs == 0)
+
+    def proven(self, ascended: Ascended, promising: Tensor) -> Tensor:
+        """Which of some nodes, (count,), are proven, with rounding errors bounded: bool, (count,)."""
+        proven = torch.zeros(len(promising), dtype=torch.bool)
+        feasible: list[Weights] = []
+        kept: list[int] = []
+        for number, node in enumerate(promising.tolist()):
+            own = ascended.weights.map(lambda part, node=node: part[node : node + 1].double())  # type: ignore[misc]
+            weights = feasible_joint(self.rows.linearised, own, self.deviations)
+            if weights is not None:
+                feasible.append(weights)
+                kept.append(number)
+        if not kept:
+            return proven
+        nodes = ascended.nodes.pick(promising[kept])
+        point: DualPoint = self.layout.point(nodes.table).map(Tensor.double)
+        forms, offsets = self.rows.forms[nodes.rows], self.rows.offsets[nodes.rows]
+        weights = Weights.stacked(feasible)
+        proven[kept] = prove_margins(self.rigorous, forms, offsets, weights, point, nodes.signs).bounds > 0
+        return proven
+
+
+def _mean(tensors: list[Tensor]) -> Tensor:
+    return torch.stack(tensors).mean(0)
+
+
+@dataclass(eq=False)
+class CertificateVisitor:
+    """Bounds nodes, and splits those that are not proven by the sign of a neuron.
+
+    Attributes:
+        tree: The tree of the nodes.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        nodes: How many nodes were bounded.
+        bound: The least bound of the last visit, as computed.
+    """
+
+    tree: CertificateTree
+    violates: Callable[[Tensor], bool]
+    nodes: int = 0
+    bound: float | None = None
+
+    @property
+    def batch_size(self) -> int:
+        return self.tree.batch_size
+
+    def recorded(self) -> None:
+        """Nothing: no proof file holds such trees."""
+
+    def merge_record(self, nodes: CertificateNodes, recorded: None) -> CertificateNodes:
+        return nodes
+
+    def visit(self, nodes: CertificateNodes) -> CertificateNodes:
+        """Bounds nodes and closes what it can; returns the rest, each split in two where a neuron is left to split.
+
+        Nodes whose ascent leaves the range of float32 stay as they are.
+        """
+        try:
+            ascended = self.tree.ascend(nodes)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return nodes
+        self.nodes, self.bound = self.nodes + nodes.size, float(ascended.bounds.min())
+        promising = (ascended.bounds > 0).nonzero().flatten()
+        closed = torch.zeros(nodes.size, dtype=torch.bool)
+        closed[promising] = self.tree.proven(ascended, promising)
+        rest = (~closed).nonzero().flatten()
+        left, scores = ascended.nodes.pick(rest), ascended.scores[rest]
+        if not left.size:
+            return left
+        self._offer(ascended.points[rest])
+        splittable = (scores > 0).any(1)
+        split = left.pick(splittable).split(scores[splittable].argmax(1))
+        return join([split, left.pick(~splittable)])
+
+    def _offer(self, points: Tensor) -> None:
+        """Tries the minimisers of the relaxed rows as counterexamples."""
+        problem = self.tree.problem
+        centre, box = problem.centre, problem.region.box
+        points = centre + SET_BACK * (points.double() - centre)
+        points = points if box is None else torch.clamp(points, *box)
+        margins = problem.prop.values(problem.exact(points)).amin(1)
+        least = int(margins.nan_to_num(torch.inf).argmin())
+        if bool(margins[least] <= 0) and self.violates(points[least]):
+            raise Ended(None)
