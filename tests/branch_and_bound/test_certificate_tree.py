@@ -89,7 +89,7 @@ def _proofs(found: CertificateTree, ascended: Ascended) -> tuple[list[Weights | 
     proofs: list[Weights | None] = []
     least: list[float] = []
     for node in range(ascended.nodes.size):
-        own = ascended.weights.map(lambda part, node=node: part[node : node + 1].double())  # type: ignore[misc]
+        own = ascended.weights.select(slice(node, node + 1)).map(torch.Tensor.double)
         weights = feasible_joint(found.rows.linearised, own, found.deviations)
         proofs.append(weights)
         if weights is None:
@@ -161,10 +161,36 @@ def test_another_process_continues_a_tree() -> None:
         assert torch.equal(table, same)
 
 
-def test_nodes_stay_open_where_an_ascent_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = rooted(NETWORKS["three layers"](), 0.2, math.inf)
+def test_rows_whose_ascents_break_off_are_given_up_and_the_others_go_on() -> None:
+    found = rooted(NETWORKS["three layers"](), 0.3, math.inf)
     roots = found.roots(torch.arange(len(found.rows.forms)))
-    broken = roots._replace(table=torch.full_like(roots.table, torch.nan))
-    left = found.visitor(math.inf, lambda point: False).visit(join([broken]))
-    assert left.size >= roots.size
-    assert set(left.rows.tolist()) == set(roots.rows.tolist())
+    broken = roots.pick(slice(0, 1))
+    broken = broken._replace(table=torch.full_like(broken.table, torch.nan))
+    whole = roots.pick(slice(1, None))
+    alone, visitor = (found.visitor(math.inf, lambda point: False) for _ in range(2))
+    assert torch.equal(visitor.visit(join([broken, whole])).signs, alone.visit(whole).signs)
+    assert visitor.unsettled.tolist() == broken.rows.tolist()
+    assert visitor.visit(broken).size == 0
+    asking = found.visitor(math.inf, lambda point: False)
+    asking.merge_record(whole, visitor.recorded())
+    assert asking.unsettled.tolist() == broken.rows.tolist()
+
+
+def test_rows_with_a_node_that_nothing_splits_further_are_given_up() -> None:
+    found = rooted(NETWORKS["three layers"](), 3.0, math.inf)
+    roots = found.roots(torch.arange(1))
+    point = points_of(found.problem.region, 1)
+    full = roots._replace(signs=signs_at(found.rows, point).to(torch.int8))
+    visitor = found.visitor(math.inf, lambda point: False)
+    assert visitor.visit(full).size == 0
+    assert visitor.unsettled.tolist() == [0]
+
+
+def test_rows_that_are_given_up_stay_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(14, 16, 16, 3, seed=4)
+    only_certificates(monkeypatch)
+    monkeypatch.setattr(CertificateTree, "proven", lambda tree, ascended, nodes: torch.zeros(len(nodes)).bool())
+    monkeypatch.setattr(CertificateTree, "_scores", lambda tree, nodes, last: torch.zeros(nodes.signs.shape))
+    monkeypatch.setattr(tree.NeuronProver, "_tree", lambda *_: False)
+    (verdict,) = relucert.robust_at(network, centres(network, 1), radius=0.3, time_limit=1)
+    assert verdict.status == "unknown"

@@ -209,14 +209,15 @@ class Windows(LinearForms):
         columns = to_columns(self.coefficients)
         _, _, channels, forms, batch = columns.shape
         padded = functional.pad(columns.flatten(0, 1), (0, 0, 0, 0, 0, 0, 0, 1))  # what lies outside is the last one
+        integer = torch.int32 if padded.numel() <= torch.iinfo(torch.int32).max else torch.int64
         steps = [
-            torch.arange(self.shape[1 + axis], dtype=torch.int32)[:, None] - begins.to(torch.int32)
+            torch.arange(self.shape[1 + axis], dtype=integer)[:, None] - begins.to(integer)
             for axis, begins in enumerate(self._begins)
         ]
         inside = _crossed([(step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True)])
         position = torch.where(inside, steps[0][:, None] * self.width + steps[1], self.height * self.width)
-        firsts = position * (channels * forms) + torch.arange(forms, dtype=torch.int32)  # (height, width, forms)
-        places = firsts[:, :, None] + torch.arange(0, channels * forms, forms, dtype=torch.int32)[:, None]
+        firsts = position * (channels * forms) + torch.arange(forms, dtype=integer)  # (height, width, forms)
+        places = firsts[:, :, None] + torch.arange(0, channels * forms, forms, dtype=integer)[:, None]
         numbers = padded.flatten() if batch == 1 else padded.flatten(0, 2)
         spread = numbers.index_select(0, places.flatten()).view(*places.shape, batch)
         return Windows(from_columns(spread), self.shape)

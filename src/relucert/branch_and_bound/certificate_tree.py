@@ -9,15 +9,15 @@ unstable neurons that a few hundred nodes prove what a million of the others do 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.region import SET_BACK
 from relucert.bounding.adam import Adam
+from relucert.branch_and_bound.descent import inside
 from relucert.branch_and_bound.subtrees import Ended
 from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, Layout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
@@ -31,7 +31,7 @@ AVERAGED = 40  # last steps over which minimisers are averaged
 SPEED = 0.3  # share of the rates at a root, since a node begins near its end; tuned with the steps
 BATCH = 32  # nodes at once, at most
 BATCH_NUMBERS = 2**22  # of the vectors of all nodes at once
-TINY = 1e-30
+LEAST_SCORE = 1e-30  # of a neuron that may be split
 
 
 class CertificateNodes(NamedTuple):
@@ -137,6 +137,7 @@ class CertificateTree:
         return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
+        """A visitor with no unsettled rows; no visit lasts long enough to ask when time ends."""
         return CertificateVisitor(self, violates)
 
     def join(self, batches: list[CertificateNodes]) -> CertificateNodes:
@@ -174,8 +175,8 @@ class CertificateTree:
             output = _mean([evaluated.minima[value].output for evaluated in last])
             exact = (neurons.centre + deviation).clamp(min=0) - neurons.centre.clamp(min=0)
             coefficients = last[-1].pulled.coefficients[value].abs()
-            scores.append((output - exact).clamp(min=0) * coefficients + TINY)
-        return torch.cat(scores, 1).nan_to_num(TINY) * (nodes.signs == 0)
+            scores.append((output - exact).clamp(min=0) * coefficients + LEAST_SCORE)
+        return torch.cat(scores, 1).nan_to_num(LEAST_SCORE) * (nodes.signs == 0)
 
     def proven(self, ascended: Ascended, promising: Tensor) -> Tensor:
         """Which of some nodes, (count,), are proven, with rounding errors bounded: bool, (count,)."""
@@ -183,7 +184,7 @@ class CertificateTree:
         feasible: list[Weights] = []
         kept: list[int] = []
         for number, node in enumerate(promising.tolist()):
-            own = ascended.weights.map(lambda part, node=node: part[node : node + 1].double())  # type: ignore[misc]
+            own = ascended.weights.select(slice(node, node + 1)).map(Tensor.double)
             weights = feasible_joint(self.rows.linearised, own, self.deviations)
             if weights is not None:
                 feasible.append(weights)
@@ -211,32 +212,45 @@ class CertificateVisitor:
         violates: Checks a point (size,) that the search came upon; True ends the search.
         nodes: How many nodes were bounded.
         bound: The least bound of the last visit, as computed.
+        unsettled: Rows that the tree can't prove, (rows,): a node of theirs has no neuron left to split, or its ascent
+            leaves the range of float32. Their nodes are dropped, and the rows stay in the search.
     """
 
     tree: CertificateTree
     violates: Callable[[Tensor], bool]
     nodes: int = 0
     bound: float | None = None
+    unsettled: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     @property
     def batch_size(self) -> int:
         return self.tree.batch_size
 
-    def recorded(self) -> None:
-        """Nothing: no proof file holds such trees."""
+    def recorded(self) -> Tensor:
+        """The unsettled rows; no proof file holds such trees."""
+        return self.unsettled
 
-    def merge_record(self, nodes: CertificateNodes, recorded: None) -> CertificateNodes:
+    def merge_record(self, nodes: CertificateNodes, recorded: Tensor | None) -> CertificateNodes:
+        if recorded is not None:
+            self._give_up(recorded)
         return nodes
 
-    def visit(self, nodes: CertificateNodes) -> CertificateNodes:
-        """Bounds nodes and closes what it can; returns the rest, each split in two where a neuron is left to split.
+    def _give_up(self, rows: Tensor) -> None:
+        self.unsettled = torch.cat([self.unsettled, rows]).unique()
 
-        Nodes whose ascent leaves the range of float32 stay as they are.
-        """
+    def visit(self, nodes: CertificateNodes) -> CertificateNodes:
+        """Bounds nodes and closes what it can; returns the rest, each split in two, but for those of unsettled rows."""
+        nodes = nodes.pick(~torch.isin(nodes.rows, self.unsettled))
+        if not nodes.size:
+            return nodes
         try:
             ascended = self.tree.ascend(nodes)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            return nodes
+            if nodes.size == 1:
+                self._give_up(nodes.rows)
+                return nodes.pick(slice(0, 0))
+            half = nodes.size // 2
+            return join([self.visit(nodes.pick(slice(0, half))), self.visit(nodes.pick(slice(half, None)))])
         self.nodes, self.bound = self.nodes + nodes.size, float(ascended.bounds.min())
         promising = (ascended.bounds > 0).nonzero().flatten()
         closed = torch.zeros(nodes.size, dtype=torch.bool)
@@ -246,17 +260,14 @@ class CertificateVisitor:
         if not left.size:
             return left
         self._offer(ascended.points[rest])
-        splittable = (scores > 0).any(1)
-        split = left.pick(splittable).split(scores[splittable].argmax(1))
-        return join([split, left.pick(~splittable)])
+        splittable = (scores > 0).any(1) & ~ascended.bounds[rest].isnan()
+        self._give_up(left.rows[~splittable])
+        return left.pick(splittable).split(scores[splittable].argmax(1))
 
     def _offer(self, points: Tensor) -> None:
         """Tries the minimisers of the relaxed rows as counterexamples."""
-        problem = self.tree.problem
-        centre, box = problem.centre, problem.region.box
-        points = centre + SET_BACK * (points.double() - centre)
-        points = points if box is None else torch.clamp(points, *box)
+        problem, points = self.tree.problem, points.double()
         margins = problem.prop.values(problem.exact(points)).amin(1)
         least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(points[least]):
+        if bool(margins[least] <= 0) and any(map(self.violates, inside(problem, points[least]))):
             raise Ended(None)

@@ -8,12 +8,16 @@ in PGD by signs: it stays in the region whatever its norm. Only the neurons of t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.region import SET_BACK
 from relucert.attacks.objective import annealed
 from relucert.branch_and_bound.dual_ascent import DualAscent
 from relucert.common.deadline import check_time
+from relucert.query.problem import Problem
 
 STEPS = 20
 STEP = 0.5  # length of the first step, as a share of the way across the region
@@ -77,3 +81,12 @@ class Descent:
             if prepared.entrance is not None:
                 prepared.entrance.add_pulled(gradient, form)
         return gradient
+
+
+def inside(problem: Problem, point: Tensor) -> Iterator[Tensor]:
+    """A point (size,) of the region's border, set back by more than its own rounding; in a box also as it is."""
+    centre, box = problem.centre, problem.region.box
+    if box is not None:
+        yield torch.clamp(point, *box)
+    moved = centre + SET_BACK * (point - centre)
+    yield moved if box is None else torch.clamp(moved, *box)

@@ -32,7 +32,7 @@ SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.15, 1.0, 0.95  # tuned on oval21 and mnis
 INTERCEPT_WEIGHT = 0.2  # in the choice of the neuron to split
 ROUNDING = 2.0**-22  # of the sizes of a row's terms: about what float32 loses
 # Share of the nodes that the last quarter of the steps has to prove for an ascent to go on past its half: tuned on the
-# same. A step that proves less costs more than splitting what it would prove.
+# same. A step that proves less costs more than splitting what it would prove. Fewer nodes than 1 / USEFUL do not tell.
 USEFUL = 0.02
 STAYING = 0.7  # the share of nodes below which those that are done leave an ascent
 
@@ -158,7 +158,7 @@ class DualAscent:
         """Ascends for at most `steps` steps; ends early once time is over.
 
         Nodes whose bounds are above `enough` leave the ascent on the way, with scores of zero and the reference as
-        their points; once half of the steps are made, it ends where hardly any do.
+        their points; once half of the steps are made, it ends where hardly any of many nodes do.
         """
         count = len(nodes.rows)
         lower, duals, scores = torch.empty(count), torch.empty_like(nodes.duals), torch.zeros_like(nodes.duals)
@@ -192,8 +192,10 @@ class DualAscent:
 
 
 def _is_idle(remaining: list[int], steps: int) -> bool:
-    """Whether the last steps proved too few of the nodes, by how many remained after each step so far."""
-    return bool(steps) and remaining[-1 - steps] - remaining[-1] < USEFUL * remaining[-1 - steps]
+    """Whether the last steps proved too few of many nodes, by how many remained after each step so far."""
+    if not steps or remaining[-1] * USEFUL < 1:
+        return False
+    return remaining[-1 - steps] - remaining[-1] < USEFUL * remaining[-1 - steps]
 
 
 class _AscentState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from relucert.answers.verdicts import LATE
-from relucert.arithmetic.region import SET_BACK
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
 from relucert.branch_and_bound.confirm import Rows, proven_bounds
-from relucert.branch_and_bound.descent import Descent
+from relucert.branch_and_bound.descent import Descent, inside
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
 from relucert.branch_and_bound.implied import Propagation, refutations, with_implied
 from relucert.branch_and_bound.propagation import Implied
@@ -192,17 +191,9 @@ class NodeVisitor:
         """Tries points (count, inputs) as counterexamples; returns their least margins, (count,)."""
         margins = self.tree.descent.margins(points).amin(1).nan_to_num(torch.inf)
         least = int(margins.argmin())
-        if bool(margins[least] <= 0) and any(map(self.violates, self._inside(points[least].double()))):
+        if bool(margins[least] <= 0) and any(map(self.violates, inside(self.tree.problem, points[least].double()))):
             raise Ended(None)
         return margins
-
-    def _inside(self, point: Tensor) -> Iterator[Tensor]:
-        """A point (size,) of the region's border, set back by more than its own rounding; in a box also as it is."""
-        centre, box = self.tree.problem.centre, self.tree.problem.region.box
-        if box is not None:
-            yield torch.clamp(point, *box)
-        moved = centre + SET_BACK * (point - centre)
-        yield moved if box is None else torch.clamp(moved, *box)
 
     def _settle(self, nodes: Nodes) -> None:
         """Closes nodes without unstable neurons, or ends the search."""

@@ -115,8 +115,7 @@ class NeuronProver:
             if not refines:
                 if self._tree(visitor, waiting, self.ends):
                     return
-                self._check_time()
-                continue
+                raise Ended(LATE)
             self._enter("refinement")
             if self.record is None:
                 bounds = stages.bounds
@@ -138,6 +137,7 @@ class NeuronProver:
 
         Where the search is recorded they are not tried: its trees can't contain them.
         """
+        self.certificates = None
         if self.record is not None or not suits_certificates(self.network, bounds):
             return False
         self._enter("certificates")
@@ -175,7 +175,7 @@ class NeuronProver:
             if (now - started) * (1 - closed) > closed * (self.ends - now):
                 break
             stop = now + (now - started)
-        self.left = numbers[waiting.all().rows.unique()]
+        self.left = numbers[torch.cat([waiting.all().rows, visitor.unsettled]).unique()]
         return not len(self.left)
 
     def _suits_tightening(self, bounds: Bounds) -> bool:

@@ -130,9 +130,6 @@ class Convolution(Affine):
         below, beside = height + top - image.shape[2], width + left - image.shape[3]  # negative: it is cut
         return (functional.pad(image, (-left, beside, -top, below)),)
 
-    def magnitude(self, *inputs: Tensor) -> Tensor:
-        return self.absolute.linear(*inputs)
-
     @property
     def constant(self) -> Tensor:
         return self.bias[:, None, None]
