@@ -245,3 +245,15 @@ def test_bounds_are_about_one_region() -> None:
         relucert.bounds(NETWORK, IMAGES)
     with pytest.raises(InputError, match="has its radius and its norm already"):
         relucert.bounds(NETWORK, relucert.Region.around(IMAGES, 0.1, 2), radius=0.1)
+
+
+@pytest.mark.parametrize("misclassified", [1, 2])
+def test_searches_learn_from_the_first_image_that_is_searched(misclassified: int) -> None:
+    network = mlp(8, 12, 12, 12, 3, seed=2)
+    images = centres(network, 5 + misclassified)
+    labels = network.cast(torch.float64)(images).argmax(1)
+    labels[:misclassified] = (labels[:misclassified] + 1) % 3
+    answers = relucert.certify(network, images, labels)[misclassified:]
+    alone = relucert.certify(network, images[misclassified:], labels[misclassified:])
+    assert [answer.radius for answer in answers] == [answer.radius for answer in alone]
+    assert [answer.evaluations for answer in answers] == [answer.evaluations for answer in alone]

@@ -118,8 +118,8 @@ class BestCertifier:
 class Certifier:
     """Answers questions about one network, in batches of at most `step` questions, or of one image.
 
-    experience: the searcher's experience after the first batch, from which every later batch starts, so that answers
-    do not depend on the order of batches; None before the first. proofs: a folder for a proof of each answer.
+    experience: the searcher's experience after the first batch that was searched, from which every later batch starts,
+    so that answers do not depend on the order of batches; None before it. proofs: a folder for a proof of each answer.
     """
 
     def __init__(
@@ -156,7 +156,8 @@ class Certifier:
         self.reporter.listener = about_image(report, image)
         self.searcher.recall(self.experience or self._innocent)
         certificates = self._batch(inquiry, inquiry.questions, self.step)
-        self.experience = self.experience or self.searcher.experience
+        if self.experience is None and self.searcher.experience != self._innocent:
+            self.experience = self.searcher.experience
         yield certificates
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:

@@ -38,9 +38,9 @@ class Answerer(Protocol[AnswerTypeCo]):
 
 @runtime_checkable
 class Learner(Protocol):
-    """An answerer that all items but the first start from what the first one taught.
+    """An answerer that later items start from what the first one taught that had something to search.
 
-    experience: That; None before the first item.
+    experience: That; None before it.
     """
 
     experience: str | None
@@ -162,14 +162,16 @@ def in_steps(inquiry: Inquiry, step: int) -> list[Item]:
 
 
 def by_images(inquiry: Inquiry, step: int, first: int | None = None) -> list[Item]:
-    """Items of at most `step` questions, the first of at most `first`, or one image's, which are never parted."""
+    """Items of at most `step` questions, or of one image, whose questions are never parted; of at most `first` up to
+    the first item that has something to search."""
     items: list[Item] = []
     numbers: list[int] = []
+    begun = first is None
     for _, group in groupby(range(len(inquiry.questions)), key=lambda number: inquiry.questions[number].image):
         of_image = list(group)
-        most = step if items or first is None else first
-        if numbers and len(numbers) + len(of_image) > most:
+        if numbers and len(numbers) + len(of_image) > (step if begun or first is None else first):
             items.append(tuple(numbers))
+            begun = begun or any(inquiry.questions[number].refusal is None for number in numbers)
             numbers = []
         numbers += of_image
     return [*items, tuple(numbers)]

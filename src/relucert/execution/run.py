@@ -125,7 +125,7 @@ class _Run(Generic[ReplyType]):
         answerer: object = self.job.answerer if isinstance(self.job, ImageJob) else None
         if isinstance(answerer, Learner):
             answerer.experience = answerer.experience or self._experience
-            if answerer.experience is None and items:
+            while answerer.experience is None and items:
                 for came in here(self.job, items[:1], self.report):
                     self._keep(came, answerer.experience)
                     yield came

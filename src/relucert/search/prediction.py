@@ -25,7 +25,8 @@ from relucert.network import INPUT, Affine
 
 TINIEST = 1e-30  # the least distance of two enclosures between which a relative width is counted
 STEEPEST = 2.0  # the largest exponent of a relative width in the radius that a prediction believes
-CLOSE = 1e-3  # logarithms of radii nearer than this tell nothing about exponents
+NEARBY = 0.03  # logarithms of radii this near tell half of what is learnt about exponents: neurons that turn unstable
+# between them weigh as much as the growth of widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,8 @@ class RelativeWidths:
         """
         brackets, widths, growth = Brackets(path), {}, {}
         step = radii.log() - self.logs
-        apart = (step.abs() > CLOSE) & self.measured
+        apart = (step != 0) & self.measured
+        believed = step.abs() / (step.abs() + NEARBY)
         for value in path.network.preactivations:
             inner, outer = brackets.of(value)
             expected, reference = self._widths_at(value, radii[:, None]), path.reference(value)
@@ -182,7 +184,7 @@ class RelativeWidths:
                 if value in tight:  # a loose bound is farther away than a tight one would be
                     guess = expected * mean[:, None, None].exp()
                     share = torch.where(comparable, share, torch.minimum(guess, share))
-                change = torch.where(apart, mean.double() / torch.where(apart, step, 1), 0)
+                change = torch.where(apart, believed * mean.double() / torch.where(apart, step, 1), 0)
                 growth[value] = (growth[value] + change).clamp(-STEEPEST, STEEPEST)
             path.bounds[value] = _between(reference, inner, outer, share)
             widths[value] = share

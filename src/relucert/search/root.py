@@ -22,6 +22,7 @@ ROUGH = 0.3  # width of the bracket before the first evaluation
 SHARPEST = 1e-3  # width of the bracket where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
+FARTHER = (4.0, 8.0, 16.0, 64.0)  # times the last radius, to look at where the margin is positive up to there
 INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root: where to look first
 CLOSE_FACTORS = (0.996, 1.004)  # of a guess of the root that is nearly right
 # Of a guess of the root that the first look did not bracket:
@@ -126,6 +127,9 @@ class PredictedMargin:
         curve = self._section(torch.where(step.abs() < NEAR * last.radii, near, far), last)
         if not bool(curve.crossed.all()):
             curve = self._section(far, last)
+        if not bool(curve.crossed.all()):
+            farther = last.radii * torch.tensor(FARTHER, dtype=torch.float64)
+            curve = self._section(torch.where(curve.crossed[:, None], far, farther), last)
         return self._sharpened(curve, SHARPNESS)
 
     def around(self, guess: Tensor, sharpness: float) -> Curve:
