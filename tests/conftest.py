@@ -1,6 +1,7 @@
 """Shared by all tests: one thread each, since they run side by side, reproducible random examples, and little effort
 for quadratic certificates, which are proven whatever they are worth."""
 
+import gc
 import os
 from collections import Counter
 
@@ -19,6 +20,7 @@ hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True
 
 
 def pytest_configure() -> None:
+    gc.disable()  # while tests are collected, nothing becomes garbage
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start
     hypothesis.settings.load_profile("relucert")
@@ -46,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item in items if first[item.nodeid.partition("[")[0]] is not item]
         )
         items[:] = [item for item in items if first[item.nodeid.partition("[")[0]] is item]
+
+
+def pytest_collection_finish() -> None:
+    """The collected tests stay to the end: no collection of garbage need look through them."""
+    gc.freeze()
+    gc.enable()
 
 
 def _is_sampled(item: pytest.Item) -> bool:

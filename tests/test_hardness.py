@@ -143,7 +143,7 @@ def test_over_the_reals_the_boolean_network_only_knows_fractional_covers(seed: i
     ("method", "norm"), [(method, norm) for method in METHODS for norm in NORMS if takes(method, norm)]
 )
 def test_certificates_stay_below_the_minimum_distortion(method: MethodName, norm: float) -> None:
-    for seed in (0, 5):
+    for seed in (6, 7):  # small, and some certificates come near the theorem's distance
         universe, sets = instance(seed)
         reduction = from_set_cover(universe, sets)
         (answer,) = relucert.certify(

@@ -7,17 +7,30 @@ import re
 import subprocess
 import sys
 from dataclasses import is_dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import relucert
 from relucert import data
 from relucert.answers import certificates, verdicts
+from tools import architecture, layers
 from tools.architecture import PICTURE, drawn
-from tools.layers import LAYERS, imports, level_of, room_imports, room_of
+from tools.layers import LAYERS, level_of, room_imports, room_of
 
 ROOT = Path(__file__).parent.parent
 PROVERS = ("bounding", "methods", "search", "branch_and_bound", "attacks", "verification")
+
+
+imports = cache(layers.imports)
+
+
+@pytest.fixture(autouse=True)
+def sources_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (layers, architecture):
+        monkeypatch.setattr(module, "imports", imports)
 
 
 def test_every_room_has_one_layer() -> None:

@@ -53,7 +53,7 @@ def pair(name: str) -> tuple[Asked, Asked]:
 @pytest.mark.parametrize("name", ["three layers", "residual"])
 def test_certified_radii_are_the_same(name: str, norm: str, method: MethodName) -> None:
     one, other = (
-        relucert.certify(network, points, norm=norm, method=method, **options)
+        relucert.certify(network, points, norm=norm, method=method, target="runner-up", **options)
         for network, points, options in pair(name)
     )
     loose = 1.5 if method == "op-norm" else 1.0  # a layer of its own costs a factor there
@@ -70,24 +70,21 @@ def test_certified_radii_are_the_same(name: str, norm: str, method: MethodName) 
 @pytest.mark.parametrize("name", SMALL)
 def test_exact_distances_are_the_same_and_their_proofs_pass(name: str, norm: str, tmp_path: Path) -> None:
     path = tmp_path / "proof.json.gz"
-    for image in range(2):
-        answers, claims = [], []
-        for network, points, options in pair(name):
-            (answer,) = relucert.exact(
-                network, points[image : image + 1], norm=norm, proof=path, overwrite=True, **options
-            )
-            answers.append(answer)
-            claims.append(check(path, network))
-        first, second = answers
-        assert first.closed
-        assert second.closed
-        assert first.lower is not None
-        assert second.lower == pytest.approx(first.lower, rel=2e-3)
-        assert second.upper == pytest.approx(first.upper, rel=2e-3)
-        assert [claim.radius for claim in claims] == [answer.lower for answer in answers]
-        assert claims[0].scale is None
-        assert claims[1].scale == FACTOR.tolist()
-        assert "each coordinate" in str(claims[1])
+    answers, claims = [], []
+    for network, points, options in pair(name):
+        (answer,) = relucert.exact(network, points[:1], norm=norm, proof=path, overwrite=True, **options)
+        answers.append(answer)
+        claims.append(check(path, network))
+    first, second = answers
+    assert first.closed
+    assert second.closed
+    assert first.lower is not None
+    assert second.lower == pytest.approx(first.lower, rel=2e-3)
+    assert second.upper == pytest.approx(first.upper, rel=2e-3)
+    assert [claim.radius for claim in claims] == [answer.lower for answer in answers]
+    assert claims[0].scale is None
+    assert claims[1].scale == FACTOR.tolist()
+    assert "each coordinate" in str(claims[1])
 
 
 @pytest.mark.parametrize("norm", [*ENDS, "3"])
@@ -118,7 +115,7 @@ def test_coordinates_that_stay_stay_in_every_attack() -> None:
 @pytest.mark.parametrize("norm", [*ENDS, "3"])
 def test_estimates_are_the_same(norm: str) -> None:
     answers = [
-        relucert.estimate(network, points, norm=norm, radius=0.5, batches=30, samples=64, **options)
+        relucert.estimate(network, points, norm=norm, radius=0.5, batches=9, samples=64, **options)
         for network, points, options in pair("three layers")
     ]
     for first, second in zip(*answers, strict=True):
@@ -128,7 +125,7 @@ def test_estimates_are_the_same(norm: str) -> None:
 @pytest.mark.parametrize("norm", ENDS)
 def test_every_kind_of_answer_is_in_order_within_a_box(norm: str) -> None:
     network, points, options = pair("two layers")[1]
-    compared = relucert.compare(network, points, norm=norm, steps=30, batches=5, samples=32, **options)
+    compared = relucert.compare(network, points[:1], norm=norm, steps=30, batches=5, samples=32, **options)
     assert compared.skipped == {}
     for question in compared.questions:
         assert question.answers["exact"].closed

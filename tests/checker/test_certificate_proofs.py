@@ -45,8 +45,10 @@ Change = Callable[[dict[str, Any], random.Random], None]
 TOLERANCE = 0.02  # of the search, where any radius will do
 
 
-def certified(network: Network, folder: Path, **options: Any) -> tuple[list[relucert.Certificate], list[Path]]:
-    images = centres(network, 3).float().double().clamp(-1.5, 1.25)
+def certified(
+    network: Network, folder: Path, count: int = 3, **options: Any
+) -> tuple[list[relucert.Certificate], list[Path]]:
+    images = centres(network, count).float().double().clamp(-1.5, 1.25)
     answers = relucert.certify(network, images, proofs=folder, **options)
     return list(answers), sorted(folder.iterdir())
 
@@ -64,7 +66,7 @@ def stored(path: Path) -> dict[str, Any]:
 def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
     for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):
         answers, paths = certified(
-            network, tmp_path / str(number), method=method, tolerance=TOLERANCE, **REGIONS[region]
+            network, tmp_path / str(number), 1, method=method, tolerance=TOLERANCE, **REGIONS[region]
         )
         assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
         for path in paths:
@@ -80,7 +82,7 @@ def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> N
 def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
     network = NETWORKS[name]()
     for norm, box in (("inf", None), ("2", (-1.5, 1.25))):
-        answers, paths = certified(network, tmp_path / norm, method=method, tolerance=TOLERANCE, norm=norm, box=box)
+        answers, paths = certified(network, tmp_path / norm, 1, method=method, tolerance=TOLERANCE, norm=norm, box=box)
         assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
         for path in paths:
             assert check(path, network).radius > 0
@@ -92,7 +94,9 @@ def test_every_network_passes(method: str, name: str, tmp_path: Path) -> None:
 def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path) -> None:
     """With the noise of float32, which leaves a radius that is smaller; the same radius proves more in real numbers."""
     network = NETWORKS[name]()
-    answers, paths = certified(network, tmp_path / "float32", method=method, tolerance=TOLERANCE, inference="float32")
+    answers, paths = certified(
+        network, tmp_path / "float32", 1, method=method, tolerance=TOLERANCE, inference="float32"
+    )
     assert len(paths) == len([answer for answer in answers if answer.radius is not None]) > 0
     for path in paths:
         claim = check(path, network)
@@ -112,7 +116,7 @@ def test_every_network_passes_as_it_runs(method: str, name: str, tmp_path: Path)
 def test_scopes_of_earlier_files_keep_their_meaning(method: str, by_intervals: bool, tmp_path: Path) -> None:
     """Lines bounded all neurons of the last pre-activations there, also those whose sign intervals tell."""
     network = NETWORKS["image residual"]()
-    _, paths = certified(network, tmp_path, method=method)
+    _, paths = certified(network, tmp_path, 1, method=method)
     document = stored(paths[0])
     assert document["relaxation"]["rules"] == [{"rule": method, "scope": "signs"}]
     document["relaxation"]["rules"] = [{"rule": method, "by_intervals": by_intervals}]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.errors import InputError
 from relucert.execution import cluster
 from relucert.execution.pending import Pending, Waiting
+from relucert.network import Linear, Relu
 from relucert.network.batching import PROCESS, fitting_workers
-from tests.nets import mlp
+from tests.nets import chain, mlp
 
 
 def test_questions_are_retried_together_then_each_by_itself_then_given_up() -> None:
@@ -37,4 +39,6 @@ def test_searches_have_as_many_workers_as_fit_the_machine() -> None:
     assert fitting_workers(2**60) == 1
     assert fitting_workers(0) >= fitting_workers(PROCESS) >= 1
     assert search_bytes(mlp(4, 8, 8, 3)) == 8 * (8 * 4 + 8 * 12)
-    assert search_bytes(mlp(12_000, 12_000, 3)) == search_bytes()
+    wide = Linear(torch.zeros(12_000, 12_000), torch.zeros(12_000))
+    last = Linear(torch.zeros(3, 12_000), torch.zeros(3))
+    assert search_bytes(chain((12_000,), wide, Relu(), last)) == search_bytes()

@@ -75,7 +75,7 @@ def test_the_radius_passes_and_a_slightly_larger_one_fails(
     name: str, norm: float, method: str, tolerance: float
 ) -> None:
     network = NETWORKS[name]()
-    questions = ask(network)
+    questions = ask(network, count=3)
     ends = search(network, questions, norm, method, tolerance=tolerance)
     assert all(end.closed and end.radius is not None for end in ends)
     radii = torch.tensor([end.radius for end in ends], dtype=torch.float64)

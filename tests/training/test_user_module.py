@@ -1,6 +1,7 @@
 """`relucert.train` and the losses on modules and data that users bring: state, randomness, faults."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ def trained(layer: str, defence: str, **settings: Any) -> nn.Module:
     return module
 
 
+@cache
+def usual(layer: str, defence: str, **settings: Any) -> dict[str, Tensor]:
+    """The state after a training that nothing interrupts, which nothing changes."""
+    torch.manual_seed(1)
+    return state(trained(layer, defence, **settings))
+
+
 @pytest.mark.parametrize("after", [2, 4])
 @pytest.mark.parametrize(
     ("layer", "defence"),
@@ -71,8 +79,7 @@ def test_modules_with_state_and_randomness_resume_to_the_same(
         if len(told) == after:
             raise StopError
 
-    torch.manual_seed(1)
-    whole = state(trained(layer, defence))
+    whole = usual(layer, defence)
     torch.manual_seed(2)
     if after <= 3 or defence == "distillation":
         with pytest.raises(StopError):
@@ -80,7 +87,7 @@ def test_modules_with_state_and_randomness_resume_to_the_same(
     resumed = trained(layer, defence, checkpoint=keep)
     assert same(whole, state(resumed))
     assert not resumed.training
-    assert not same(whole, state(trained(layer, defence, seed=4)))
+    assert not same(whole, usual(layer, defence, seed=4))
 
 
 def test_attacks_leave_running_statistics_alone() -> None:

@@ -20,13 +20,13 @@ FUNCTION = mlp(1, 12, 12, 1, seed=4)
 COUNT = 40
 
 
-def text(network: Network, room: float, seed: int = 0, pairs: bool = False) -> str:
+def text(network: Network, room: float, seed: int = 0, pairs: bool = False, count: int = COUNT) -> str:
     """That outputs stay near those at the middle of each of many boxes; pairs: two conditions for each violation."""
     generator = torch.Generator().manual_seed(seed)
     inputs, outputs = network.sizes[0], network.classes
     lines = [f"(declare-const X_{index} Real)" for index in range(inputs)]
     lines += [f"(declare-const Y_{index} Real)" for index in range(outputs)] + ["(assert (or"]
-    for _ in range(COUNT):
+    for _ in range(count):
         low = torch.rand(inputs, generator=generator, dtype=torch.float64) * 2 - 1
         high = low + 0.02
         value = float(network.cast(torch.float64)((low + high)[None] / 2)[0, 0])
@@ -46,7 +46,7 @@ def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("room", [0.5, 0.02, 1e-4])
 def test_batches_change_no_verdict(room: float, pairs: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = query(tmp_path, FUNCTION, room, pairs=pairs)
+    asked = query(tmp_path, FUNCTION, room, pairs=pairs, count=2 * many_boxes.MANY)
     batched = relucert.verify(FUNCTION, asked)
     monkeypatch.setattr(many_boxes, "MANY", 10**9)
     single = relucert.verify(FUNCTION, asked)

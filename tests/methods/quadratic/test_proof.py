@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -78,6 +79,13 @@ def test_norms_too_small_are_refused(name: str) -> None:
             assert is_composed(linearised, replace(composed, norms=norms)) == fine
 
 
+@cache
+def certificates(name: str) -> tuple[LinearisedNetwork, Weights, Composed]:
+    """A region, and certificates of it with random weights, which nothing changes."""
+    _, linearised, _ = linearise(name, float("inf"))
+    return linearised, joint_for(linearised, 2), composed_for(linearised, 1)
+
+
 def spoilt(weights: Weights, part: str, number: float) -> Weights:
     def first(numbers: Tensor) -> Tensor:
         return numbers.clone().index_fill_(1, torch.tensor([0]), number)
@@ -94,16 +102,14 @@ def spoilt(weights: Weights, part: str, number: float) -> Weights:
 @pytest.mark.parametrize("part", ["deviations", "errors", "inputs"])
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_that_are_no_numbers_are_refused(name: str, part: str, number: float) -> None:
-    _, linearised, _ = linearise(name, float("inf"))
-    own, composed = joint_for(linearised, 2), composed_for(linearised, 1)
+    linearised, own, composed = certificates(name)
     assert not is_joint(linearised, spoilt(own, part, number))
     assert not is_composed(linearised, replace(composed, weights=spoilt(composed.weights, part, number)))
 
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_too_small_or_too_large_are_refused(name: str) -> None:
-    _, linearised, _ = linearise(name, float("inf"))
-    own, composed = joint_for(linearised, 2), composed_for(linearised, 1)
+    linearised, own, composed = certificates(name)
     assert is_joint(linearised, own)
     assert not is_joint(linearised, own.inflated(torch.tensor([0.98]).double()))
     raised = {value: 1.02 * part for value, part in own.deviations.items()}

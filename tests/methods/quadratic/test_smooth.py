@@ -43,19 +43,20 @@ def test_graphs_lie_between_the_lines_of_their_pieces(name: str) -> None:
     lower, upper, centre = intervals(name, draw)
     neurons = Neurons.of(activation, centre, activation.apply(centre), lower, upper, True)
     assert len(neurons) == len(lower)
-    for share in torch.linspace(0, 1, 301, dtype=torch.float64):
-        point = torch.minimum(lower + share * (upper - lower), upper)
-        moved, output = point - centre, activation.apply(point) - activation.apply(centre)
-        room = 1e-12 * (1 + point.abs() + activation.apply(point).abs() + activation.apply(centre).abs())
-        below, above = torch.full_like(output, math.inf), torch.full_like(output, -math.inf)
-        for piece in neurons.pieces:
-            inside = (piece.low <= moved) & (moved <= piece.high)
-            line = piece.rise * moved + piece.shift
-            assert bool((~inside | (line.abs() <= piece.size * (1 + 1e-12) + room)).all())
-            below = torch.where(inside, torch.minimum(below, line), below)
-            above = torch.where(inside, torch.maximum(above, line), above)
-        assert bool((below <= output + room).all())
-        assert bool((above >= output - room).all())
+    shares = torch.linspace(0, 1, 301, dtype=torch.float64)[:, None]
+    points = torch.minimum(lower + shares * (upper - lower), upper)
+    values, reference = activation.apply(points), activation.apply(centre)
+    moved, output = points - centre, values - reference
+    room = 1e-12 * (1 + points.abs() + values.abs() + reference.abs())
+    below, above = torch.full_like(output, math.inf), torch.full_like(output, -math.inf)
+    for piece in neurons.pieces:
+        inside = (piece.low <= moved) & (moved <= piece.high)
+        line = piece.rise * moved + piece.shift
+        assert bool((~inside | (line.abs() <= piece.size * (1 + 1e-12) + room)).all())
+        below = torch.where(inside, torch.minimum(below, line), below)
+        above = torch.where(inside, torch.maximum(above, line), above)
+    assert bool((below <= output + room).all())
+    assert bool((above >= output - room).all())
 
 
 def hostile_network(name: str, draw: random.Random) -> Network:
@@ -118,7 +119,6 @@ def test_no_margin_is_above_what_samples_show(name: str) -> None:
                 assert margin <= least, (seed, radius)
 
 
-@pytest.mark.full_effort
 @pytest.mark.parametrize("layer", [nn.Sigmoid, nn.GELU])
 def test_radii_are_above_those_of_crown_and_below_the_attack(layer: type[nn.Module]) -> None:
     torch.manual_seed(0)
@@ -129,7 +129,7 @@ def test_radii_are_above_those_of_crown_and_below_the_attack(layer: type[nn.Modu
     for norm in ("2", "inf"):
         asked: dict[str, Any] = {"norm": norm, "target": "runner-up"}
         (crown,) = relucert.certify(module, image, method="crown", **asked)
-        (answer,) = relucert.certify(module, image, method="sdp", **asked)
+        (answer,) = relucert.certify(module, image, method="sdp", tolerance=0.05, **asked)
         (attacked,) = relucert.attack(module, image, **asked)
         assert answer.due_to == "sdp"
         assert crown.radius is not None
