@@ -25,7 +25,7 @@ def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
     need, lean = question_bytes(network, rows, method), question_bytes(network, rows, INTERVAL)
     instead = f"; the method {INTERVAL!r} needs about {_gigabytes(lean)}" if lean < need else ""
     fitting = _fitting(need, "bounds", budget, instead)
-    return max(1, min(fitting, EFFICIENT_BYTES // max(1, _block_bytes(network, method)), LARGEST_BATCH))
+    return max(1, min(fitting, EFFICIENT_BYTES // max(1, _bytes_at_once(network, method)), LARGEST_BATCH))
 
 
 def question_bytes(network: Network, rows: int, method: str) -> int:
@@ -37,8 +37,13 @@ def question_bytes(network: Network, rows: int, method: str) -> int:
 def _block_bytes(network: Network, method: str) -> int:
     """The bytes of all but the margins. Intervals are dropped on the way; the search has every value at the centre."""
     if method == INTERVAL:
-        return 8 * (2 * sum(network.sizes) + PASSING * max(network.sizes))
+        return 16 * sum(network.sizes) + _bytes_at_once(network, method)
     return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
+
+
+def _bytes_at_once(network: Network, method: str) -> int:
+    """The bytes that one product has to do with: intervals go from value to value."""
+    return 8 * PASSING * max(network.sizes) if method == INTERVAL else _block_bytes(network, method)
 
 
 def attack_size(network: Network, starts: int, budget: int) -> int:
