@@ -131,3 +131,16 @@ def test_picked_members_of_a_path_are_bounded_as_they_are(name: str, relaxer: Re
     points = inside(low, high)
     for place, box in enumerate([2, 0, 2]):
         assert bool((network(points[box]) >= some.lower[place] - 1e-12).all())
+
+
+@pytest.mark.parametrize("name", ["three layers", "convolutional"])
+def test_small_networks_are_pulled_back_however_the_counts_compare(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few ReLUs behind a network, which choose among its outputs, turn the comparison, and zonotopes are wider."""
+    bounds = []
+    for forward_is_cheaper in (True, False):
+        monkeypatch.setattr(Network, "suits_forward", forward_is_cheaper)
+        network = NETWORKS[name]().cast(torch.float64)
+        bounds.append(box_bounds(network, Region.boxes(*ends(network)), RIGOROUS).path.bounds)
+    for value, interval in bounds[0].items():
+        assert torch.equal(interval.lower, bounds[1][value].lower)
+        assert torch.equal(interval.upper, bounds[1][value].upper)

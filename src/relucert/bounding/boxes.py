@@ -21,6 +21,7 @@ from relucert.bounding.lines import ForwardLines, shares_of
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.network import INPUT, Network
+from relucert.network.work import backward_work
 
 MOST_CUT_INPUTS = 12  # that may move
 MOST_COVERED_INPUTS = 4  # the same, of a ball that is covered by boxes
@@ -28,6 +29,7 @@ NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
 COLUMN_BYTES = 2**31  # of all columns of a zonotope, for the largest value
+MOST_WORK = 10**9  # multiplications of the back-substitution of all neurons of a box, however it compares
 LEAST_COLUMNS = 512  # of a zonotope, however large the network is
 MOST_BOXES = 512  # at once
 BOX_COLUMNS = 2048  # that zonotopes of boxes have room for, where several are bounded at once
@@ -61,14 +63,19 @@ class BoxBounds:
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
     """Bounds of every pre-activation over boxes, by whichever way is cheaper for the network."""
-    if network.suits_forward:  # even if all neurons are unstable, so the network is small
+    if _suits_lines(network):
         return _line_bounds(network, region, arithmetic)
     return zonotope_bounds(network, region, arithmetic)
 
 
+def _suits_lines(network: Network) -> bool:
+    """Whether back-substitution, which gives tighter bounds, is cheap: even if all neurons are unstable, or at all."""
+    return network.suits_forward or backward_work(network) <= MOST_WORK
+
+
 def boxes_at_once(network: Network) -> int:
     """How many boxes are bounded at once."""
-    if network.suits_forward:
+    if _suits_lines(network):
         return MOST_BOXES
     return max(1, min(MOST_BOXES, COLUMN_BYTES // (8 * BOX_COLUMNS * max(network.sizes))))
 
