@@ -115,7 +115,7 @@ def test_coordinates_that_stay_stay_in_every_attack() -> None:
 @pytest.mark.parametrize("norm", [*ENDS, "3"])
 def test_estimates_are_the_same(norm: str) -> None:
     answers = [
-        relucert.estimate(network, points, norm=norm, radius=0.5, batches=9, samples=64, **options)
+        relucert.estimate(network, points, norm=norm, radius=0.5, batches=30, samples=64, **options)
         for network, points, options in pair("three layers")
     ]
     for first, second in zip(*answers, strict=True):

@@ -22,7 +22,7 @@ EFFORTS = {
     "certify": (),
     "attack": ("--steps", "5"),
     "exact": ("--time-limit", "5", "--target", "runner-up"),
-    "estimate": ("--batches", "9", "--samples", "8"),
+    "estimate": ("--batches", "12", "--samples", "8"),
 }
 
 

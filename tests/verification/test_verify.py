@@ -172,7 +172,7 @@ def test_verdicts_agree_with_samples_and_proofs_with_verdicts(name: str, tmp_pat
     for number, (disjuncts, conjuncts) in enumerate(((1, 1), (2, 3))):
         query = random_query(network, generator, disjuncts, conjuncts)
         proof = tmp_path / f"{number}.json"
-        verdict = verify(network, query, time_limit=0.5, proof=proof)
+        verdict = verify(network, query, time_limit=1, proof=proof)
         if sampled(network, query):
             assert verdict.status != "holds"
         if verdict.holds:

@@ -29,7 +29,7 @@ NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
 COLUMN_BYTES = 2**31  # of all columns of a zonotope, for the largest value
-MOST_WORK = 10**9  # multiplications of the back-substitution of all neurons of a box, however it compares
+SMALL_WORK = 10**9  # multiplications that pull all neurons of a box back, up to which that is done in any case
 LEAST_COLUMNS = 512  # of a zonotope, however large the network is
 MOST_BOXES = 512  # at once
 BOX_COLUMNS = 2048  # that zonotopes of boxes have room for, where several are bounded at once
@@ -62,7 +62,7 @@ class BoxBounds:
 
 
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
-    """Bounds of every pre-activation over boxes, by whichever way is cheaper for the network."""
+    """Bounds of every pre-activation over boxes, by lines and back-substitution or, where that is costly, zonotopes."""
     if _suits_lines(network):
         return _line_bounds(network, region, arithmetic)
     return zonotope_bounds(network, region, arithmetic)
@@ -70,7 +70,7 @@ def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxB
 
 def _suits_lines(network: Network) -> bool:
     """Whether back-substitution, which gives tighter bounds, is cheap: even if all neurons are unstable, or at all."""
-    return network.suits_forward or backward_work(network) <= MOST_WORK
+    return network.suits_forward or backward_work(network) <= SMALL_WORK
 
 
 def boxes_at_once(network: Network) -> int:

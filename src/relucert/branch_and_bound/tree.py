@@ -159,9 +159,9 @@ class NeuronProver:
             return False
         self._enter("certificates")
         rows, numbers = self.certificates
-        tree = CertificateTree(self.problem, rows)
+        tree, asked = CertificateTree(self.problem, rows), torch.isin(numbers, self.left).nonzero().flatten()
         try:
-            roots = tree.roots(torch.isin(numbers, self.left).nonzero().flatten())
+            roots = tree.roots(asked)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return False
         visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots, certificate_tree.join)
@@ -175,7 +175,8 @@ class NeuronProver:
             if (now - started) * (1 - closed) > closed * (self.ends - now):
                 break
             stop = now + (now - started)
-        self.left = numbers[torch.cat([waiting.all().rows, visitor.unsettled]).unique()]
+        proven = asked[~torch.isin(asked, torch.cat([waiting.all().rows, visitor.unsettled]))]
+        self.left = self.left[~torch.isin(self.left, numbers[proven])]
         return not len(self.left)
 
     def _suits_tightening(self, bounds: Bounds) -> bool:

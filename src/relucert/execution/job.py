@@ -166,12 +166,13 @@ def by_images(inquiry: Inquiry, step: int, first: int | None = None) -> list[Ite
     the first item that has something to search."""
     items: list[Item] = []
     numbers: list[int] = []
-    begun = first is None
+    most = step if first is None else first
     for _, group in groupby(range(len(inquiry.questions)), key=lambda number: inquiry.questions[number].image):
         of_image = list(group)
-        if numbers and len(numbers) + len(of_image) > (step if begun or first is None else first):
+        if numbers and len(numbers) + len(of_image) > most:
             items.append(tuple(numbers))
-            begun = begun or any(inquiry.questions[number].refusal is None for number in numbers)
+            if any(inquiry.questions[number].refusal is None for number in numbers):
+                most = step
             numbers = []
         numbers += of_image
     return [*items, tuple(numbers)]
