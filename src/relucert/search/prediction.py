@@ -25,8 +25,8 @@ from relucert.network import INPUT, Affine
 
 TINIEST = 1e-30  # the least distance of two enclosures between which a relative width is counted
 STEEPEST = 2.0  # the largest exponent of a relative width in the radius that a prediction believes
-# Half is believed of what two evaluated radii tell about exponents that are this far apart, in logarithms: between nearer
-# ones, neurons that turn unstable weigh more than the growth of widths. Tuned on cifar-resnet.
+# Of what two evaluated radii tell about exponents, half is believed if they are this far apart, in logarithms. Between
+# nearer ones, neurons that turn unstable weigh more than the growth of widths. Tuned on cifar-resnet.
 HALF_BELIEVED = 0.03
 
 
