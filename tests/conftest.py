@@ -4,6 +4,7 @@ for quadratic certificates, which are proven whatever they are worth."""
 import gc
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -68,6 +69,13 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only who asks for workers gets some."""
     monkeypatch.setattr(execution, "WORTH", float("inf"))
     monkeypatch.setattr(team, "ALONE", float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """A command that a test runs in this process may set the threads of all tests after it."""
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
