@@ -131,6 +131,9 @@ def test_wide_networks_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch
     assert answer.due_to == "sdp"
     assert answer.radius > 1.1 * plain.radius
     (linear,) = relucert.certify(branching, centres(branching)[:1], **(asked | {"method": "crown", "budget": None}))
+    (few_inputs,) = relucert.certify(branching, centres(branching)[:1], **asked)
+    assert few_inputs.due_to != "sdp"
+    monkeypatch.setattr(portfolio, "suits_cuts", lambda network, region: False)
     (other,) = relucert.certify(branching, centres(branching)[:1], **asked)
     assert other.due_to == "sdp"
     assert other.radius is not None
