@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,6 +14,13 @@ class Deviation(NamedTuple):
 
     below: Tensor
     above: Tensor
+
+    @classmethod
+    def join(cls, deviations: Sequence[Deviation]) -> Deviation:
+        """Concatenates deviations of several values of the same batch, (batch, size) each."""
+        below = torch.cat([deviation.below for deviation in deviations], 1)
+        symmetric = all(deviation.symmetric for deviation in deviations)
+        return cls(below, below if symmetric else torch.cat([deviation.above for deviation in deviations], 1))
 
     @property
     def symmetric(self) -> bool:

@@ -92,6 +92,16 @@ class Windows(LinearForms):
             return self._product(self.coefficients.abs(), vector)
         return _total((self.coefficients * self.local(vector)).abs_())
 
+    def absolute_totals(self) -> Tensor:
+        """The sum of all forms' absolute coefficients at each coordinate: (batch or 1, size)."""
+        assert self.places is not None
+        batch, size = len(self.coefficients), self.shape[0] * self.shape[1] * self.shape[2]
+        numbers, places = to_columns(self.coefficients).abs().flatten(), self._map_places
+        if batch > 1:
+            places = (places.long()[:, None] * batch + torch.arange(batch)).flatten()
+        totals = numbers.new_zeros((size + 1) * batch).index_add_(0, places, numbers)
+        return totals.view(-1, batch)[:size].T
+
     def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
         if self._is_matrix:
             return self.dot(vector) + self.negative.dot(negative_vector)
@@ -129,7 +139,7 @@ class Windows(LinearForms):
         if isinstance(other, Rows):
             return other.plus(self)
         assert isinstance(other, Windows)
-        if self.places is None or other.places is None or not self._lies_like(other):
+        if self.places is None or other.places is None or not self.lies_like(other):
             return self.spread_out().mapped(lambda numbers: numbers + other.spread_out().coefficients)
         ends = [max(one.coefficients.shape[2 + axis] - one.offset[axis] for one in (self, other)) for axis in range(2)]
         offset = max(self.offset[0], other.offset[0]), max(self.offset[1], other.offset[1])
@@ -142,7 +152,7 @@ class Windows(LinearForms):
         total[:, :, top : top + small.height, left : left + small.width] += small.coefficients
         return replace(self, coefficients=total, offset=offset, masked=self.masked and other.masked).fitted()
 
-    def _lies_like(self, other: Windows) -> bool:
+    def lies_like(self, other: Windows) -> bool:
         """Whether the windows of both lie at the same places, but for their offsets."""
         assert self.places is not None
         assert other.places is not None
@@ -212,7 +222,7 @@ class Windows(LinearForms):
         integer = torch.int32 if padded.numel() <= torch.iinfo(torch.int32).max else torch.int64
         steps = [
             torch.arange(self.shape[1 + axis], dtype=integer)[:, None] - begins.to(integer)
-            for axis, begins in enumerate(self._begins)
+            for axis, begins in enumerate(self.begins)
         ]
         inside = _crossed([(step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True)])
         position = torch.where(inside, steps[0][:, None] * self.width + steps[1], self.height * self.width)
@@ -238,7 +248,7 @@ class Windows(LinearForms):
         (height * width * channels * forms,)."""
         rows, columns = (
             torch.arange(self.coefficients.shape[2 + axis], dtype=torch.int32)[:, None] + begins.to(torch.int32)
-            for axis, begins in enumerate(self._begins)
+            for axis, begins in enumerate(self.begins)
         )
         image = self.shape[1] * self.shape[2]
         outside = self.shape[0] * image
@@ -248,7 +258,7 @@ class Windows(LinearForms):
         return ((rows[:, None] + columns)[:, :, None] + channel).clamp_(max=outside).flatten()
 
     @property
-    def _begins(self) -> tuple[Tensor, Tensor]:
+    def begins(self) -> tuple[Tensor, Tensor]:
         """The row and the column where each form's window begins: (forms,) each."""
         assert self.places is not None
         return (

@@ -15,11 +15,12 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.forward import PlainDriver, Zonotope, propagate_zonotope
+from relucert.bounding.forward import PlainDriver, propagate_zonotope
 from relucert.bounding.interval import Interval
 from relucert.bounding.lines import ForwardLines, shares_of
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
+from relucert.bounding.zonotope import Zonotope
 from relucert.network import INPUT, Network
 from relucert.network.work import backward_work
 

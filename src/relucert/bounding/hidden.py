@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
@@ -13,6 +14,7 @@ from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
 from relucert.bounding.signs import bound_signs
+from relucert.bounding.window_zonotopes import WindowZonotopes
 from relucert.network import Network
 
 
@@ -29,11 +31,20 @@ def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arit
     """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
     bounds, tight = Bounds(), dict[int, Tensor]()
     reduced = ReducedPath(network, region, relaxer, arithmetic)
+    # Proof files say that neurons are pulled back, and only until their signs are known.
+    ahead = relaxer.parallel and not relaxer.flat and not arithmetic.recorded
+    zonotopes = WindowZonotopes(network, region, relaxer, arithmetic) if ahead else None
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if network.activation_depths[value]:
             by_intervals = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic)
-            bounds[value], tight[value] = bound_signs(reduced.path, value, by_intervals, numbers=numbers)
+            unstable = ~network.stable(value, *by_intervals)
+            if zonotopes is not None and zonotopes.suit(value, unstable, bounds):
+                neurons = torch.arange(network.sizes[value])
+                bounds[value] = by_intervals.replaced(neurons, zonotopes.interval(value, bounds), unstable)
+                tight[value] = torch.stack([unstable, unstable], 1)
+            else:
+                bounds[value], tight[value] = bound_signs(reduced.path, value, by_intervals, numbers=numbers)
         else:
             bounds[value] = enclose(reduced.path, value, numbers=numbers)
         reduced.add(value, bounds[value], cut=value != network.preactivations[-1])

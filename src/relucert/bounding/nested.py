@@ -19,11 +19,12 @@ from torch import Tensor
 from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
-from relucert.bounding.forward import Zonotope, forward, propagate_zonotope
+from relucert.bounding.forward import forward, propagate_zonotope
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.layerwise import backward
 from relucert.bounding.relaxers import FAST_LIN, Relaxation
+from relucert.bounding.zonotope import Zonotope
 from relucert.network import INPUT, Network, Relu, Rows
 from relucert.network.batching import EFFICIENT_BYTES, coefficient_bytes
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units, differentiable
@@ -66,6 +67,12 @@ class BatchScale(Affine):
 
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         return self._scale.pull(forms, shapes)
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
+        return self._scale.images(symbols, shape)
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent]:
+        return 0, extent
 
     @cached_property
     @differentiable

@@ -13,10 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.arithmetic.windows import Places, Windows, from_columns, to_columns
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError
+from relucert.network.convolved_symbols import convolved
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
 
@@ -235,6 +237,23 @@ class Convolution(Affine):
                     sums[row : row + height, column : column + width].add_(blocks[row, column].movedim(0, 2))
         blocked: Tensor = image.unflatten(2, (*self.stride, self.weight.shape[1]))
         return blocked
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows | Tensor:
+        if symbols.shape != shape:
+            return super().images(symbols, shape)
+        return convolved(symbols, self._kernels, self._step, self._begin, (self.weight.shape[0], *self._output_size))
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent | None]:
+        if extent.image != self._input_shape:
+            return self.work, None
+        taps = self._kernels.numel() // self._kernels.shape[2]
+        lengths = [
+            (length + self._extent(axis, 1) - 2) // self.stride[axis] + 1
+            for axis, length in enumerate((extent.height, extent.width))
+        ]
+        work = min(self.work, extent.numbers * taps // (self.stride[0] * self.stride[1]))
+        fits = lengths[0] * lengths[1] < self._positions
+        return work, Extent(lengths[0], lengths[1], (self.weight.shape[0], *self._output_size)) if fits else None
 
     @property
     def _input_shape(self) -> Shape:

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from relucert.arithmetic.forms import Rows, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
+from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_WORK, in_chunks
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, Units, differentiable
@@ -88,6 +90,23 @@ class Linear(Affine):
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         return units.spread(self.weight.T)
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> Tensor:
+        """One product for all symbols whose windows cover the same part of one row of the image."""
+        channels, _, width = symbols.shape
+        weights = self._columns.unflatten(0, symbols.shape).permute(1, 2, 0, 3).flatten(1, 2)  # (height, ., outputs)
+        sums = self.weight.new_zeros(symbols.count * symbols.batch, len(self.weight))
+        for lines in symbols.lines():
+            check_time()
+            begin, end = max(0, lines.column), min(width, lines.column + lines.width)
+            cut = slice((begin - lines.column) * channels, (end - lines.column) * channels)
+            product = lines.coefficients[:, cut] @ weights[lines.row, begin * channels : end * channels]
+            sums.index_add_(0, lines.symbols, product)
+        rows: Tensor = sums.unflatten(0, (symbols.count, symbols.batch)).transpose(0, 1)
+        return rows
+
+    def count_image(self, extent: Extent) -> tuple[int, None]:
+        return extent.numbers * len(self.weight), None
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         return functional.linear(units.absolute_diagonal(shape[0], dtype), self.absolute.weight)

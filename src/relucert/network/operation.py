@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from relucert.arithmetic.forms import LinearForms, Rows, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES
 from relucert.errors import NetworkError
@@ -245,6 +246,17 @@ class Affine(Operation):
             else:
                 total += rows.abs().sum(1)
         return total
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows | Tensor:
+        """`linear` of symbols in windows on an input of this shape: windows again, or rows (batch or 1, m, size).
+
+        The windows lie on an image of the same numbers, in the same order.
+        """
+        return self.linear(symbols.rows().unflatten(-1, shape)).flatten(2)
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent | None]:
+        """How many multiplications `images` takes for a symbol of this extent, and the image's; None: rows."""
+        return self.work, None
 
     def restrict(self, support: Tensor) -> Affine | None:
         """The same map restricted to the flat input coordinates in `support`; None where it has no compact form."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units
@@ -41,6 +42,13 @@ class Scale(Affine):
     def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
         factors = self.factor.expand(forms.shape).reshape(1, -1)
         return (forms.over(factors) if self.divide else forms.times(factors),)
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
+        factors = self.factor.expand(shape).reshape(1, -1)
+        return symbols.over(factors) if self.divide else symbols.times(factors)
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent]:
+        return 0, extent
 
     @property
     def roundings(self) -> int:

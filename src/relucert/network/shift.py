@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
+from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.network.inference import Inference
 from relucert.network.operation import Affine, Units
 from relucert.network.registry import register
@@ -49,3 +50,9 @@ class Shift(Affine):
 
     def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
         return units
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
+        return symbols
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent]:
+        return 0, extent
