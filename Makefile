@@ -32,8 +32,11 @@ help:
 certify: $(RUN)
 	.venv/bin/relucert certify
 
-test: lint types
-	$(PYTHON) -m pytest -n auto --dist worksteal
+# The type checker has one process and runs beside the tests; what it finds is printed early, and said again at the end.
+test: lint
+	@$(MAKE) --no-print-directory types & types=$$!; \
+	echo "$(PYTHON) -m pytest -n auto --dist worksteal"; $(PYTHON) -m pytest -n auto --dist worksteal; tests=$$?; \
+	wait $$types || { echo "the type checker found errors: see above"; exit 1; }; exit $$tests
 
 # Without what starts processes, trains or draws.
 QUICK := tests/arithmetic tests/common tests/network tests/bounding tests/methods tests/search tests/query tests/checker \

@@ -113,6 +113,7 @@ def test_the_published_two_norm_lp_is_no_bound(network: Network) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full_effort
 @pytest.mark.parametrize(("norm", "target"), PUBLISHED_CLEVER)
 def test_clever_is_near_the_published_averages(network: Network, norm: str, target: str) -> None:
     """With the original's radii and box and a tenth of its batches; without a fit it takes the largest sample."""

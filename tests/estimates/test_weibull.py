@@ -7,6 +7,8 @@ from scipy import stats
 
 from relucert.estimates import weibull
 
+pytestmark = pytest.mark.full_effort
+
 
 @pytest.mark.parametrize(("shape", "location", "scale"), [(2.0, 5.0, 1.0), (4.0, 0.03, 0.002), (8.0, 1e4, 300.0)])
 def test_the_end_of_a_drawn_distribution_is_found(shape: float, location: float, scale: float) -> None:

@@ -39,6 +39,6 @@ def test_searches_have_as_many_workers_as_fit_the_machine() -> None:
     assert fitting_workers(2**60) == 1
     assert fitting_workers(0) >= fitting_workers(PROCESS) >= 1
     assert search_bytes(mlp(4, 8, 8, 3)) == 8 * (8 * 4 + 8 * 12)
-    wide = Linear(torch.zeros(12_000, 12_000), torch.zeros(12_000))
+    wide = Linear(torch.zeros(1, 1).expand(12_000, 12_000), torch.zeros(12_000))
     last = Linear(torch.zeros(3, 12_000), torch.zeros(3))
     assert search_bytes(chain((12_000,), wide, Relu(), last)) == search_bytes()
