@@ -16,9 +16,10 @@ from relucert.bounding.forward import forward
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, TracedBounds
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import FAST_LIN
+from relucert.bounding.relaxers import CROWN, FAST_LIN, RELAXERS, Relaxer
 from relucert.bounding.signs import SignedBounds, bound_signs
 from relucert.bounding.window_zonotopes import WindowZonotopes
+from relucert.common.names import RelaxerName
 from relucert.network import (
     Add,
     BatchScale,
@@ -163,17 +164,18 @@ def test_values_can_be_asked_for_late(name: str) -> None:
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 @pytest.mark.parametrize("inference", ["real", "float32"])
+@pytest.mark.parametrize("relaxer", ["fast-lin", "crown"])
 def test_bounds_hold_and_a_batch_equals_its_members(
-    name: str, norm: float, inference: str, monkeypatch: pytest.MonkeyPatch
+    name: str, norm: float, inference: str, relaxer: RelaxerName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever zonotopes are taken, they and the intervals before them enclose what the network computes."""
     monkeypatch.setattr(WindowZonotopes, "suit", lambda *_: True)
     monkeypatch.setattr(Network, "suits_forward", False)
     network = IMAGES[name]().cast(torch.float64).evaluated_in(INFERENCES[inference])
     region = region_of(network, norm, "numbers")
-    together = hidden_bounds(network, region, FAST_LIN, RIGOROUS)
+    together = hidden_bounds(network, region, RELAXERS[relaxer], RIGOROUS)
     for member in range(2):
-        alone = hidden_bounds(network, region.select(torch.tensor([member])), FAST_LIN, RIGOROUS)
+        alone = hidden_bounds(network, region.select(torch.tensor([member])), RELAXERS[relaxer], RIGOROUS)
         own = {value: interval.select(torch.tensor([member])) for value, interval in together.items()}
         assert_same(own, alone)
         points = samples(region, member, 100, torch.Generator().manual_seed(0))
@@ -233,18 +235,19 @@ def deep() -> Network:
 
 
 def pulled_back(
-    network: Network, region: Region, arithmetic: Arithmetic, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Bounds, list[int]]:
-    """The bounds, and the pre-activations that were bounded by back-substitution."""
-    pulled: list[int] = []
+    network: Network, region: Region, arithmetic: Arithmetic, monkeypatch: pytest.MonkeyPatch,
+    relaxer: Relaxer = FAST_LIN,
+) -> tuple[Bounds, dict[int, int]]:  # fmt: skip
+    """The bounds, and by pre-activation the neurons that were left to back-substitution."""
+    pulled: dict[int, int] = {}
 
     def spy(path: ReferencePath, value: int, prior: Interval, *, numbers: int | None = None) -> SignedBounds:
-        pulled.append(value)
+        pulled[value] = int(prior.unstable.sum())
         return bound_signs(path, value, prior, numbers=numbers)
 
     with monkeypatch.context() as patched:
         patched.setattr(hidden, "bound_signs", spy)
-        return hidden_bounds(network, region, FAST_LIN, arithmetic), pulled
+        return hidden_bounds(network, region, relaxer, arithmetic), pulled
 
 
 def test_zonotopes_are_taken_where_few_neurons_are_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,11 +260,28 @@ def test_zonotopes_are_taken_where_few_neurons_are_unstable(monkeypatch: pytest.
     assert network.preactivations[-1] not in pulled
     assert isinstance(bounds, TracedBounds)
     recorded, all_pulled = pulled_back(network, few, RECORDED, monkeypatch)
-    assert all_pulled == list(network.preactivations[1:])
+    assert list(all_pulled) == list(network.preactivations[1:])
     for value in network.preactivations[1:]:
         unstable = recorded[value].unstable
         assert bool((bounds.tight[value].all(1) | ~bounds[value].unstable).all())
         for side, wanted in zip(bounds[value], recorded[value], strict=True):
             torch.testing.assert_close(side[unstable], wanted[unstable], rtol=1e-9, atol=1e-9)
-    assert pulled_back(network, many, RIGOROUS, monkeypatch)[1] == list(network.preactivations[1:])
-    assert pulled_back(network.cast(torch.float32), few.cast(torch.float32), FLOAT, monkeypatch)[1] == pulled
+    assert list(pulled_back(network, many, RIGOROUS, monkeypatch)[1]) == list(network.preactivations[1:])
+    in_float32 = pulled_back(network.cast(torch.float32), few.cast(torch.float32), FLOAT, monkeypatch)[1]
+    assert in_float32.keys() == pulled.keys()
+
+
+def test_zonotopes_tell_signs_for_crown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer neurons are pulled back then, and those that stay unstable have the bounds of CROWN's lines."""
+    network = deep().cast(torch.float64)
+    region = Region.around(centres(network, 1), 1e-3, "inf")
+    bounds, pulled = pulled_back(network, region, RIGOROUS, monkeypatch, CROWN)
+    recorded, all_pulled = pulled_back(network, region, RECORDED, monkeypatch, CROWN)
+    last = network.preactivations[-1]
+    assert pulled.keys() == all_pulled.keys()
+    assert pulled[last] < all_pulled[last] / 2
+    for value in network.preactivations:
+        unstable = bounds[value].unstable
+        assert bool((recorded[value].unstable | ~unstable).all())
+        for side, wanted in zip(bounds[value], recorded[value], strict=True):
+            torch.testing.assert_close(side[unstable], wanted[unstable], rtol=1e-6, atol=1e-6)

@@ -8,11 +8,11 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.forward import forward
-from relucert.bounding.interval import Bounds, TracedBounds, propagate
+from relucert.bounding.interval import Bounds, Interval, TracedBounds, propagate
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
-from relucert.bounding.relaxers import Relaxer
+from relucert.bounding.relaxers import FAST_LIN, Relaxer
 from relucert.bounding.signs import bound_signs
 from relucert.bounding.window_zonotopes import WindowZonotopes
 from relucert.network import Network
@@ -31,24 +31,41 @@ def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arit
     """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
     bounds, tight = Bounds(), dict[int, Tensor]()
     reduced = ReducedPath(network, region, relaxer, arithmetic)
-    # Proof files say that neurons are pulled back, and only until their signs are known.
-    ahead = relaxer.parallel and not relaxer.flat and not arithmetic.recorded
-    zonotopes = WindowZonotopes(network, region, relaxer, arithmetic) if ahead else None
+    zonotopes = _zonotopes(network, region, relaxer, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
-        if network.activation_depths[value]:
-            by_intervals = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic)
-            unstable = ~network.stable(value, *by_intervals)
-            if zonotopes is not None and zonotopes.suit(value, unstable, bounds):
-                neurons = torch.arange(network.sizes[value])
-                bounds[value] = by_intervals.replaced(neurons, zonotopes.interval(value, bounds), unstable)
-                tight[value] = torch.stack([unstable, unstable], 1)
-            else:
-                bounds[value], tight[value] = bound_signs(reduced.path, value, by_intervals, numbers=numbers)
-        else:
+        if not network.activation_depths[value]:
             bounds[value] = enclose(reduced.path, value, numbers=numbers)
+        else:
+            prior = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic)
+            unstable = ~network.stable(value, *prior)
+            if zonotopes is None or not zonotopes.suit(value, unstable, bounds):
+                bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
+            else:
+                by_zonotope = _met(prior, zonotopes.interval(value, bounds), unstable)
+                if relaxer.parallel:
+                    bounds[value], tight[value] = by_zonotope, torch.stack([unstable, unstable], 1)
+                else:
+                    prior = _met(prior, by_zonotope, unstable & network.stable(value, *by_zonotope))
+                    bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
         reduced.add(value, bounds[value], cut=value != network.preactivations[-1])
     return TracedBounds(bounds, tight, reduced)
+
+
+def _zonotopes(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> WindowZonotopes | None:
+    """Zonotopes that may bound neurons in place of back-substitution; None where they may not.
+
+    By lines that are not parallel they only tell signs, as those of smooth activations never are. Proof files say that
+    neurons are pulled back, and that no other lines tell their signs.
+    """
+    if arithmetic.recorded or relaxer.flat or not (relaxer.parallel or network.rectifiers_only):
+        return None
+    return WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
+
+
+def _met(interval: Interval, other: Interval, where: Tensor) -> Interval:
+    """The bounds of all neurons, met with others in some places, (batch, size)."""
+    return interval.replaced(torch.arange(where.shape[1]), other, where)
 
 
 def reference_path(
