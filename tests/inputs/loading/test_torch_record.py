@@ -40,6 +40,18 @@ class Residual(nn.Module):
         return scores
 
 
+class Pooling(nn.Module):
+    """A convolution, and a function that pools its channels."""
+
+    def __init__(self, pool: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.pool, self.last = nn.Conv2d(2, 4, 3), pool, nn.Linear(4, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.last(self.pool(torch.relu(self.first(images))).flatten(1))
+        return scores
+
+
 def dense(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(128, 12), *layers)
 
@@ -53,6 +65,10 @@ PLAIN: dict[str, Callable[[], nn.Module]] = {
         nn.Conv2d(4, 4, 3, groups=2, dilation=2), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3),
     ),
     "residual": Residual,
+    "global pooling": lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)),
+    "functions that pool": lambda: Pooling(lambda images: functional.adaptive_avg_pool2d(images, (1, 1))),
+    "mean over axes": lambda: Pooling(lambda images: images.mean((2, 3), keepdim=True)),
+    "function of a mean": lambda: Pooling(lambda images: torch.mean(images, dim=(-1, -2))),
 }  # fmt: skip
 
 
@@ -182,7 +198,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "shape of a selection": lambda: Of(lambda values: values / (1 + values[values > 100].numel())),
     "shape of positions": lambda: Of(lambda values: values / (1 + torch.nonzero(values > 100).shape[0])),
     "list": lambda: Of(lambda values: values / (1 + max(0, *values.flatten().tolist()))),
-    "part of a pooling": lambda: nn.AdaptiveAvgPool2d(1),
+    "part of a normalisation": lambda: nn.RMSNorm(8),
     "numbers of the input": lambda: Of(lambda values: values * float(values.sum())),
 }
 

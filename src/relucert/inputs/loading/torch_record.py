@@ -26,8 +26,10 @@ FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn",
 CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
 NUMBERS = {"item", "tolist", "numpy", "__array__"}  # which leave torch with the values of an input
 COMPONENTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
-"""Operators that may be components of larger ones (a matmul of matrices, a global pooling, a softmax that casts), which
+"""Operators that may be components of larger ones (a matmul of matrices, a normalisation, a softmax that casts), which
 torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
+MEANS = {"mean", torch.mean}  # steps whose mean is no component of another operator
+POOLINGS = {nn.AdaptiveAvgPool2d, nn.functional.adaptive_avg_pool2d}  # which run as a mean where they pool all
 
 
 def record(module: nn.Module, images: Tensor) -> TracedProgram | None:
@@ -55,8 +57,7 @@ def record(module: nn.Module, images: Tensor) -> TracedProgram | None:
             output = torch.func.functionalize(traced.run)(images)
     except Exception:  # what only runs outside of such a trace
         return None
-    operators = [str(node.target) for node in recorder.graph.nodes if node.op == "call_function"]
-    return recorder.program(output) if operators == watched.operators else None
+    return recorder.program(output) if recorder.operators == watched.operators else None
 
 
 def _is_plain(module: nn.Module) -> bool:
@@ -96,7 +97,7 @@ def _picks_by_number(func: Any, args: Any) -> bool:
 
 
 class _Interpreter(fx.Interpreter):
-    """Runs a traced module, and tells the recorder which layer it is in."""
+    """Runs a traced module, and tells the recorder which layer and step it is in."""
 
     def __init__(self, module: fx.GraphModule, recorder: _Recorder) -> None:
         super().__init__(module)
@@ -105,6 +106,7 @@ class _Interpreter(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         stack = n.meta.get("nn_module_stack") or {}
         self.recorder.layers = {key: (path, layer_type.__name__) for key, (path, layer_type) in stack.items()}
+        self.recorder.step = type(self.module.get_submodule(str(n.target))) if n.op == "call_module" else n.target
         return super().run_node(n)
 
 
@@ -149,13 +151,18 @@ class OperatorRecorder(UncompiledMode):
         return result
 
 
-class _Recorder(UncompiledMode):
-    """Writes down every operator of ATen that runs, as a node of a graph."""
+class _Recorder(OperatorRecorder):
+    """Writes down every operator of ATen that runs, as a node of a graph.
+
+    layers, step: The layers that the traced module is in, and its current step: a class of layers, a function, or the
+    name of a method.
+    """
 
     def __init__(self, module: nn.Module, images: Tensor) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(images)
         self.graph = fx.Graph()
         self.layers: dict[str, tuple[str, str]] = {}
+        self.step: Any = None
         self.held: list[Any] = []  # so that no other tensor gets the identity of one of them
         self.nodes: dict[int, fx.Node] = {}
         self.stored: dict[str, str] = {}
@@ -187,10 +194,12 @@ class _Recorder(UncompiledMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func is torch.ops.aten.mean.dim and self.step in POOLINGS:
+            func, args, kwargs = torch.ops.aten.adaptive_avg_pool2d.default, (args[0], [1, 1]), {}
         told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
         shaped_by_values = torch.Tag.dynamic_output_shape in func.tags and not _picks_by_number(func, args)
-        if func._schema.is_mutable or shaped_by_values or func._schema.name.removeprefix("aten::") in COMPONENTS:
+        if func._schema.is_mutable or shaped_by_values or self._is_component(func):
             self.certain = False
         node = self.graph.call_function(func, told_args, told_kwargs)
         if isinstance(result, Tensor):
@@ -201,6 +210,11 @@ class _Recorder(UncompiledMode):
             if isinstance(entry, Tensor):
                 self._keep(entry, self.graph.call_function(operator.getitem, (node, number)))
         return result
+
+    def _is_component(self, func: Any) -> bool:
+        """Whether an operator may be a component of a larger one."""
+        name = func._schema.name.removeprefix("aten::")
+        return name in COMPONENTS and not (name == "mean" and self.step in MEANS)
 
     def program(self, output: Any) -> TracedProgram | None:
         if not self.certain or not isinstance(output, Tensor) or id(output) not in self.nodes:
