@@ -24,7 +24,7 @@ from relucert import data
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.confirm import OutputRows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.node_tree import STEPS
 from relucert.branch_and_bound.root import cheap_bounds, rooted
@@ -115,7 +115,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
         for row in signs:
             row[torch.randperm(dual_ascent.unstable_count, generator=generator)[:splits]] = 1
         nodes = Nodes(roots.rows, signs, torch.where(signs == 0, roots.duals, 0))
-        rows = Rows(problem.exact.output, prop.rows[0], prop.offsets[0])
+        rows = OutputRows(problem.exact.output, prop.rows[0], prop.offsets[0])
         dual_ascent.run(nodes, 2, math.inf)  # what the first call alone pays for
         started = time.process_time()
         result = dual_ascent.run(nodes, STEPS, math.inf)

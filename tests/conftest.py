@@ -84,6 +84,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def little_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "full_effort" not in request.keywords:
-        monkeypatch.setattr(solve, "EFFORT", solve.Effort(shared=10, own=30, again=10))
+        monkeypatch.setattr(solve, "EFFORT", solve.CertificateEffort(shared=10, own=30, again=10))
         monkeypatch.setattr(QuadraticMethod, "resolution", 0.05)
         monkeypatch.setattr(weibull, "STARTS", (1.0, 10.0))

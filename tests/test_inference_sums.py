@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import relucert
 from relucert.checker.document import Proof, Rejected
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import Rule, by_rule
+from relucert.checker.trees import BoundingRule, by_rule
 from relucert.network import Network
 from tests.inputs.loading.image_models import Function
 from tests.inputs.loading.onnx_models import Array, model, node, write
@@ -150,7 +150,7 @@ def least_of(network: Network, point: Array) -> Fraction:
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     proof = Proof(
         name="", sha256="", index=0, image=point.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=1e-9, inference="float32", relaxation=by_rule(Rule("interval", "all")),
+        box=None, scale=None, radius=1e-9, inference="float32", relaxation=by_rule(BoundingRule("interval", "all")),
     )  # fmt: skip
     return TreeCheck.of(network, proof, proof.relaxation, "float32").margins()[0]
 

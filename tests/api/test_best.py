@@ -21,7 +21,7 @@ from relucert.checker.check import check
 from relucert.errors import InputError
 from relucert.methods.table import find_method
 from relucert.search.end import SearchEnd
-from relucert.search.portfolio import CHEAP_STEPS, Proven, Step, Task
+from relucert.search.portfolio import CHEAP_STEPS, ProvenRadius, Step, Task
 from relucert.search.radius import Searcher
 from tests.nets import NETWORKS, centres, mlp
 from tests.search.test_radius import ask
@@ -73,8 +73,8 @@ def test_no_step_lowers_what_is_proven(norm: str | float, monkeypatch: pytest.Mo
         assert answer.reason is None
 
 
-def _broken(task: Task, proven: Proven | None, ends: float) -> Iterator[Proven]:
-    yield Proven(0.001, 0, "modest")
+def _broken(task: Task, proven: ProvenRadius | None, ends: float) -> Iterator[ProvenRadius]:
+    yield ProvenRadius(0.001, 0, "modest")
     raise RuntimeError("no luck")
 
 
@@ -94,7 +94,7 @@ def test_a_step_that_fails_leaves_what_is_proven(monkeypatch: pytest.MonkeyPatch
     assert "not certified: broken failed" in str(answer.reason)
 
 
-def _hopeless(task: Task, proven: Proven | None, ends: float) -> Iterator[Proven]:
+def _hopeless(task: Task, proven: ProvenRadius | None, ends: float) -> Iterator[ProvenRadius]:
     raise RuntimeError("no luck")
 
 

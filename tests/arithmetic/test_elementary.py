@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from relucert.arithmetic import elementary
-from relucert.arithmetic.elementary import HALF_PI, LARGEST_ANGLE, LN2, PROVEN, TAIL, Functions
+from relucert.arithmetic.elementary import HALF_PI, LARGEST_ANGLE, LN2, PROVEN, TAIL, ElementaryFunctions
 
 UNIT = 2.0**-53
 
@@ -69,7 +69,7 @@ def check(name: str, points: list[float]) -> None:
 
 
 def test_every_function_has_its_case() -> None:
-    assert {field.name for field in fields(Functions)} == {name.split()[0] for name in CASES}
+    assert {field.name for field in fields(ElementaryFunctions)} == {name.split()[0] for name in CASES}
 
 
 @pytest.mark.parametrize("name", CASES)

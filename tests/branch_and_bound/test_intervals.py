@@ -15,7 +15,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
-from relucert.branch_and_bound.interval_nodes import Layout, NodeBounds, Nodes
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NeuronLayout, NodeBounds
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.network import Power, Silu, Sin, Sqrt
 from relucert.query.problem import Problem
@@ -56,7 +56,7 @@ def _samples(problem: Problem, count: int = 4000) -> Tensor:
     return points if region.box is None else torch.clamp(points, *region.box)
 
 
-def _random_splits(nodes: Nodes, count: int) -> Nodes:
+def _random_splits(nodes: IntervalNodes, count: int) -> IntervalNodes:
     """Random parts of the intervals of a root, with random slopes and multipliers."""
     generator = torch.Generator().manual_seed(2)
     chosen = torch.randint(len(nodes.rows), (count,), generator=generator)
@@ -73,7 +73,7 @@ def _random_splits(nodes: Nodes, count: int) -> Nodes:
     )
 
 
-def _preactivations(network: Network, layout: Layout, points: Tensor) -> Tensor:
+def _preactivations(network: Network, layout: NeuronLayout, points: Tensor) -> Tensor:
     """All neurons before their activations, (points, neurons)."""
     values = {0: points}
     for value, node in network.steps():
@@ -144,7 +144,7 @@ def test_slopes_and_multipliers_that_lie_prove_nothing(monkeypatch: pytest.Monke
     """An ascent that calls every node proven, with slopes that are none: no violation is proven away."""
     problem = _problem(_network(nn.Tanh(), nn.GELU(), inputs=2), 3.0)
 
-    def lies(self: IntervalAscent, nodes: Nodes, *rest: object, **more: object) -> object:
+    def lies(self: IntervalAscent, nodes: IntervalNodes, *rest: object, **more: object) -> object:
         wild = nodes._replace(
             slopes=torch.full_like(nodes.slopes, torch.nan), multipliers=nodes.multipliers + torch.inf
         )

@@ -14,7 +14,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.attacks.witness import AdversarialCheck
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import node_tree, root
-from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.confirm import OutputRows, proven_bounds
 from relucert.branch_and_bound.descent import Descent
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.refine import Refining
@@ -175,7 +175,7 @@ def test_stages_compute_the_network_and_bound_what_the_proof_bounds(
     network, roots = SMALL[name].cast(torch.float64), dual_ascent.roots()
     with torch.no_grad():
         first, result = dual_ascent.run(roots, 0, math.inf), dual_ascent.run(roots, 15, math.inf)
-        rows = Rows(network.output, prop.rows[0], prop.offsets[0])
+        rows = OutputRows(network.output, prop.rows[0], prop.offsets[0])
         proven = proven_bounds(stages, rows, result.nodes)
     points = region.points + 0.3 * (samples(region) - region.points) / len(region.points[0])
     margins = Descent(dual_ascent).margins(points.float())

@@ -33,7 +33,7 @@ from tests.checker.test_certificate_proofs import REGIONS
 from tests.nets import NETWORKS, centres
 
 Kind = Literal["composed", "layered", "joint", "tightened"]
-EFFORT = solve.Effort(shared=10, own=40, again=20)
+EFFORT = solve.CertificateEffort(shared=10, own=40, again=20)
 RADII = [0.7**power for power in range(2, 16)]  # that are tried
 GAIN = 1.5  # on the radius of CROWN: what these certificates hardly ever reach
 

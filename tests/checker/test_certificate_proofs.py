@@ -21,7 +21,7 @@ from relucert.checker.document import Proof, Rejected, read
 from relucert.checker.packing import pack, unpack
 from relucert.checker.rules import rule_bounds
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import RULES, Rule
+from relucert.checker.trees import RULES, BoundingRule
 from relucert.errors import InputError
 from relucert.network import Network
 from tests.checker.test_relaxation import pooled
@@ -127,7 +127,7 @@ def test_scopes_of_earlier_files_keep_their_meaning(method: str, by_intervals: b
     relaxation = TreeCheck.of(network, proof, proof.relaxation).relaxation
     earlier, now, by_lines = (
         rule_bounds(relaxation, rule, "real")
-        for rule in (proof.relaxation.rules[0], Rule(method, "signs"), Rule(method, "all"))
+        for rule in (proof.relaxation.rules[0], BoundingRule(method, "signs"), BoundingRule(method, "all"))
     )
     last = network.preactivations[-1]
     assert earlier[last].lower == by_lines[last].lower

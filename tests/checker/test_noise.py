@@ -16,7 +16,7 @@ from relucert.checker.document import Proof, Rejected
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.noise import PRECISIONS
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import Rule, by_rule
+from relucert.checker.trees import BoundingRule, by_rule
 from relucert.errors import InputError
 from relucert.network import BatchScale, Linear, Network, Shift
 from relucert.network.inference import INFERENCES as FOUND
@@ -32,7 +32,7 @@ def proof_of(network: Network, inference: str, radius: float = RADIUS, rule: str
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     return Proof(
         name="", sha256="", index=0, image=centre.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(Rule(rule, "all")),
+        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(BoundingRule(rule, "all")),
     )  # fmt: skip
 
 

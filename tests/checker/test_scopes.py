@@ -15,7 +15,7 @@ from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import rule_bounds
-from relucert.checker.trees import RULES, Rule
+from relucert.checker.trees import RULES, BoundingRule
 from tests.nets import NETWORKS, centres
 
 RADII = (0.02, 0.05, 0.1)
@@ -30,7 +30,7 @@ def test_signs_are_told_as_they_were_found(network_name: str, name: str, radius:
     point = centres(network, 1).float().double()
     found = hidden_bounds(network.cast(torch.float64), Region.around(point, radius, "inf"), RELAXERS[name], RECORDED)
     region = FixedRegion.ball(point[0].tolist(), math.inf, radius, None, None)
-    checked = rule_bounds(FixedRelaxation.of(network, region), Rule(name, "signs"), "real")
+    checked = rule_bounds(FixedRelaxation.of(network, region), BoundingRule(name, "signs"), "real")
     for value, interval in found.items():
         for side, numbers in zip(interval, (checked[value].lower, checked[value].upper), strict=True):
             exact = torch.tensor([number / (1 << BOUND_BITS) for number in numbers], dtype=torch.float64)
@@ -43,7 +43,7 @@ def test_wider_scopes_have_tighter_bounds_of_the_first_deep_layer(name: str) -> 
     network = NETWORKS["image residual"]()
     point = centres(network, 1).float().double()
     region = FixedRegion.ball(point[0].tolist(), math.inf, 0.05, None, None)
-    rules = Rule(name, "signs"), Rule(name, "all")
+    rules = BoundingRule(name, "signs"), BoundingRule(name, "all")
     signs, every = (rule_bounds(FixedRelaxation.of(network, region), rule, "real") for rule in rules)
     deep = next(value for value in network.preactivations if network.activation_depths[value])
     best = every[deep]

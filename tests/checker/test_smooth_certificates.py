@@ -26,8 +26,8 @@ from tests.nets import chain
 from tests.smooth import SMOOTH
 
 IMAGE = torch.randn(1, 6, generator=torch.Generator().manual_seed(1))
-LITTLE = (solve.Effort(shared=20, own=60, again=20), 0.05)
-EFFORT = {"hard swish": (solve.Effort(), 2e-3)}  # which gains little on CROWN; the others take little effort
+LITTLE = (solve.CertificateEffort(shared=20, own=60, again=20), 0.05)
+EFFORT = {"hard swish": (solve.CertificateEffort(), 2e-3)}  # which gains little on CROWN; the others take little effort
 CASES = {
     "sigmoid": ("sigmoid", "2", "real"),
     "gelu": ("gelu", "inf", "real"),

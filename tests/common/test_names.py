@@ -16,7 +16,7 @@ from torch import Tensor
 import relucert
 from relucert import Property
 from relucert.arithmetic.norm import Norm
-from relucert.attacks.witness import AdversarialCheck, Witness
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
 from relucert.cli.main import build_parser, main
 from relucert.common import names
 from relucert.common.checks import parse_memory
@@ -136,8 +136,8 @@ def test_a_violation_lies_within_the_fraction(
     adversarial = Linear(torch.tensor([[-1.0], [0.0]]), torch.tensor([above / 2, 0.0]))
     network, image = Network((1,), (Node(adversarial, (0,)),)), torch.zeros(1, 1)
 
-    def farther(check: AdversarialCheck, centre: Tensor, points: Tensor, prop: Property) -> Witness:
-        return Witness(torch.tensor([above / 1.5]).float(), above)  # as if it were so far away
+    def farther(check: AdversarialCheck, centre: Tensor, points: Tensor, prop: Property) -> AdversarialPoint:
+        return AdversarialPoint(torch.tensor([above / 1.5]).float(), above)  # as if it were so far away
 
     monkeypatch.setattr(AdversarialCheck, "nearest", farther)
     assert relucert.robust_at(network, image, [0], radius=radius, time_limit=5)[0].status == status

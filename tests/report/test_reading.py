@@ -13,7 +13,7 @@ import relucert
 from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.domain import Domain, in_words
-from relucert.report.grouping import Group
+from relucert.report.grouping import RunGroup
 from relucert.report.reading import AnswerKind, Result, read, result
 from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
 from tests.report import runs
@@ -31,7 +31,7 @@ def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
         AnswerKind.UPPER,
     ]
     assert run.complete
-    assert not Group((run,)).every_rival
+    assert not RunGroup((run,)).every_rival
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_each_rival_is_a_question_of_its_own(tmp_path: Path) -> None:
     rows = [{**runs.certified(0, radius), "target": rival} for rival, radius in ((1, 0.02), (2, 0.01))]
     rows += [{**runs.attacked(0, 0.03), "target": rival} for rival in (1, 2)]
     network = {"name": "toy", "classes": 3}
-    run = Group((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
+    run = RunGroup((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
     assert series(run.results, run.rivals)[0].radii == (0.01,)
     assert [question.gap for question in sandwiches(run.results, run.every_rival)] == [
         pytest.approx(1.5),
@@ -267,7 +267,7 @@ def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes:
     rows += [{**runs.certified(1, 0.05), "target": rival} for rival in (0, 2)]
     rows.append({**runs.certified(2, None), "target": None, "reason": "misclassified"})
     network = {"name": "toy", "classes": classes}
-    run = Group((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
+    run = RunGroup((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
     (curve,) = series(run.results, run.rivals)
     assert (curve.images, curve.radii) == (2, (0.02,))
     together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)

@@ -23,7 +23,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
-from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.exact_search import ExactSearch
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
@@ -39,7 +39,7 @@ from relucert.proofs.files import EvidenceKeeper, claimed, relaxation_evidence, 
 from relucert.query.questions import Inquiry, Question
 from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.answer_list import Answers
-from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, Proven, Step, Task, is_wide
+from relucert.search.portfolio import CHEAP_STEPS, Evidence, PortfolioRun, ProvenRadius, Step, Task, is_wide
 
 METHOD = "exact"
 EXACT_TOLERANCE = 1e-3  # of the interval, where exact search is a step of a portfolio
@@ -248,7 +248,7 @@ class _ExactSearch:
         self.evidence = run.best.evidence
         return run.best.radius
 
-    def _attacked(self) -> Witness | None:
+    def _attacked(self) -> AdversarialPoint | None:
         remaining = self.ends - time.monotonic()
         if remaining <= 0:
             return None
@@ -259,9 +259,9 @@ class _ExactSearch:
         self.fault = nearest.reason if nearest.failed else None
         if nearest.witness is None or nearest.distance is None:
             return None
-        return Witness(nearest.witness.flatten(), nearest.distance)
+        return AdversarialPoint(nearest.witness.flatten(), nearest.distance)
 
-    def _search(self, lower: float, witness: Witness | None) -> ExactSearch:
+    def _search(self, lower: float, witness: AdversarialPoint | None) -> ExactSearch:
         task = self.task
         task.reporter.enter(Progress(lower=lower, upper=None if witness is None else witness.distance))
         return ExactSearch(
@@ -270,7 +270,7 @@ class _ExactSearch:
         )  # fmt: skip
 
     def _answer(
-        self, lower: float | None, witness: Witness | None, closed: bool, reason: str | None, nodes: int
+        self, lower: float | None, witness: AdversarialPoint | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
         question, shape = self.question, self.task.shape
         example = upper = weakest = None
@@ -287,7 +287,7 @@ class _ExactSearch:
         )  # fmt: skip
 
 
-def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
+def _run_step(task: Task, best: ProvenRadius | None, ends: float) -> Iterator[ProvenRadius]:
     """Yields the lower end of an exact search that starts from the best proven radius, if it gets beyond that."""
     limit = max(0.0, ends - time.monotonic())
     options = ExactOptions(task.shape, EXACT_TOLERANCE, None if math.isinf(limit) else limit, 0, None)
@@ -302,7 +302,7 @@ def _run_step(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
         weakest = task.question.rivals.index(named)
     radius = math.inf if answer.unreachable else answer.lower or 0.0
     if radius > start:
-        yield Proven(radius, weakest, METHOD, evidence=search.evidence)
+        yield ProvenRadius(radius, weakest, METHOD, evidence=search.evidence)
 
 
 def _suits(task: Task) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from relucert.checker.check import Claim, QueryClaim, check_claim, network_of
-from relucert.checker.claim import Certified
+from relucert.checker.claim import RadiusClaim
 from relucert.checker.document import QueryProof, Rejected, read
 from relucert.checker.entries import MOST_BYTES
 from relucert.checker.query_check import check_query
@@ -73,7 +73,9 @@ class ProofSubject:
             reason = f"not checked: {in_one_line(error)}"
         return Checked(path, claim, reason, time.process_time() - started)
 
-    def _claim(self, proof: Certified | QueryProof, progress: Callable[[int, int], None] | None) -> Claim | QueryClaim:
+    def _claim(
+        self, proof: RadiusClaim | QueryProof, progress: Callable[[int, int], None] | None
+    ) -> Claim | QueryClaim:
         network = network_of(proof, self.network or _zoo_network(proof.name))
         if isinstance(proof, QueryProof):
             if self.text is None and self.samples is not None:

@@ -22,7 +22,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, at_image
-from relucert.attacks.witness import AdversarialCheck, Witness, check_staying
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.prove import prove
 from relucert.common.checks import check_number, check_whole, checked_path
 from relucert.common.deadline import TimeUp, until
@@ -194,7 +194,7 @@ class _RobustnessSearch:
     reporter: Reporter
 
     def __post_init__(self) -> None:
-        self.witness: Witness | None = None
+        self.witness: AdversarialPoint | None = None
         self.nodes, self.differing = 0, 0
         self.stage: str | None = None
 
@@ -280,9 +280,9 @@ class _RobustnessSearch:
         )
         if nearest.witness is None or nearest.distance is None:
             return False
-        return self._violates(Witness(nearest.witness.flatten(), nearest.distance))
+        return self._violates(AdversarialPoint(nearest.witness.flatten(), nearest.distance))
 
-    def _violates(self, witness: Witness | None) -> bool:
+    def _violates(self, witness: AdversarialPoint | None) -> bool:
         """Whether a point that the check passed is within the radius, and the runtime shows the violation."""
         if witness is None or witness.distance > (self.options.fraction or self.options.radius):
             return False

@@ -197,7 +197,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Functions:
+class ElementaryFunctions:
     """Elementary functions by their names: what a formula is written in once, for proofs and for searches."""
 
     exp: Function
@@ -212,7 +212,7 @@ class Functions:
     tanh: Function
 
 
-PROVEN = Functions(exp, expm1, log, log1p, sqrt, erf, erfc, sin, cos, tanh)
-PLAIN = Functions(
+PROVEN = ElementaryFunctions(exp, expm1, log, log1p, sqrt, erf, erfc, sin, cos, tanh)
+PLAIN = ElementaryFunctions(
     torch.exp, torch.expm1, torch.log, torch.log1p, torch.sqrt, torch.erf, torch.erfc, torch.sin, torch.cos, torch.tanh
 )  # the library's: fast, in any precision, differentiable, and no proof

@@ -38,7 +38,7 @@ class Extent(NamedTuple):
         return self.height * self.width * self.image[0]
 
 
-class Lines(NamedTuple):
+class RowSlices(NamedTuple):
     """The same part of one row of the image, in the windows of some symbols.
 
     Attributes:
@@ -166,7 +166,7 @@ class SymbolWindows:
             rows[:, symbols] = group.rows()
         return rows
 
-    def lines(self) -> Iterator[Lines]:
+    def lines(self) -> Iterator[RowSlices]:
         """All coefficients within the image, by the rows that they lie on and the columns where windows begin."""
         widths = sorted({group.width for group in self.groups})
         for width in widths:
@@ -182,7 +182,7 @@ class SymbolWindows:
             for chosen in order.split(counts.tolist()):
                 first = int(chosen[0])
                 place = int(rows[first]), int(columns[first])
-                yield Lines(*place, width, coefficients.index_select(0, chosen), symbols[chosen])
+                yield RowSlices(*place, width, coefficients.index_select(0, chosen), symbols[chosen])
 
     def _lines_of(self, group: Windows, symbols: Tensor) -> tuple[Tensor, Tensor]:
         """All lines of a group's windows, (lines, width * channels), and for each its row, the column where it begins,

@@ -16,7 +16,7 @@ from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.methods import find_attacks
 from relucert.attacks.objective import AttackObjective
 from relucert.attacks.polish import Polisher
-from relucert.attacks.witness import AdversarialCheck, Witness
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
 from relucert.common.checks import check_number, check_whole, shown
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Progress, Report, Reporter, about_image
@@ -60,7 +60,7 @@ class AttackOptions:
             check_number("time limit", self.time_limit, 0, 1e9)
 
 
-def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> tuple[Witness | None, str]:
+def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> tuple[AdversarialPoint | None, str]:
     """The image as its own witness where that is proven, or shown by its runtime, and a remark on it."""
     if question.misclassified and question.label is not None:
         predicted = int(inquiry.scores[question.image].argmax())
@@ -116,8 +116,8 @@ class Attacker:
         return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
 
     def answer(
-        self, inquiry: Inquiry, question: Question, witness: Witness | None, reason: str | None, seconds: float,
-        failed: bool = False,
+        self, inquiry: Inquiry, question: Question, witness: AdversarialPoint | None, reason: str | None,
+        seconds: float, failed: bool = False,
     ) -> UpperBound:  # fmt: skip
         weakest, predicted, example, distance = None, None, None, None
         if witness is not None:
@@ -158,7 +158,7 @@ class Attacker:
 class _AttackEnd(NamedTuple):
     """Result of attacking one question, and a remark on it."""
 
-    witness: Witness | None
+    witness: AdversarialPoint | None
     reason: str | None
     failed: bool = False
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relucert.arithmetic.property import Property
 from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
-from relucert.attacks.witness import AdversarialCheck, Witness
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
 
@@ -43,7 +43,7 @@ class Polisher:
     check: AdversarialCheck
     centre: Tensor
     prop: Property
-    witness: Witness
+    witness: AdversarialPoint
     deadline: float
 
     @property
@@ -51,7 +51,7 @@ class Polisher:
         scale = self.check.shape.scale
         return torch.ones_like(self.centre) if scale is None else scale
 
-    def run(self) -> Witness:
+    def run(self) -> AdversarialPoint:
         """The nearest witness found until time is over, which is never farther than the first."""
         try:
             with until(self.deadline):

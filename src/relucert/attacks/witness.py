@@ -20,14 +20,14 @@ STRETCHES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)  # how much farther t
 POINT_BYTES = 2**26  # memory for all values at the points that are evaluated at once
 
 
-class Witness(NamedTuple):
+class AdversarialPoint(NamedTuple):
     """A point that passed, (size,), and its distance from the image, never understated."""
 
     point: Tensor
     distance: float
 
     def __repr__(self) -> str:
-        return f"Witness({tuple(self.point.shape)} at distance {self.distance!r})"
+        return f"AdversarialPoint({tuple(self.point.shape)} at distance {self.distance!r})"
 
 
 class AdversarialCheck:
@@ -69,7 +69,7 @@ class AdversarialCheck:
         rounded = points.to(self.precision)
         return rounded if self.inner_box is None else torch.clamp(rounded, *self.inner_box)
 
-    def nearest(self, centre: Tensor, points: Tensor, prop: Property) -> Witness | None:
+    def nearest(self, centre: Tensor, points: Tensor, prop: Property) -> AdversarialPoint | None:
         """The nearest to a centre (size,), in float64, of the points (count, size) that pass."""
         points = self.represent(points)
         distances = self.shape.distance_bound(points.double(), centre, RIGOROUS)
@@ -79,19 +79,19 @@ class AdversarialCheck:
             passed = possible[nearest].isfinite() & self._plausible(points[nearest], prop)
             for index in nearest[passed].tolist():
                 if self.violated(points[index], prop):
-                    return Witness(points[index], float(distances[index]))
+                    return AdversarialPoint(points[index], float(distances[index]))
         return None
 
-    def at_image(self, image: Tensor, prop: Property) -> Witness | None:
+    def at_image(self, image: Tensor, prop: Property) -> AdversarialPoint | None:
         """The image (size,) itself, if it is proven that in real arithmetic the property does not hold there, or shown
         by the runtime of a network that is evaluated in floating point."""
         fails = bool(self._plausible(image[None], prop))
         if self.rounds:
             rounded = image.to(self.precision)
             fails = fails and torch.equal(rounded.double(), image.double()) and self.violated(rounded, prop)
-        return Witness(image, 0.0) if fails else None
+        return AdversarialPoint(image, 0.0) if fails else None
 
-    def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> Witness | None:
+    def beyond(self, centre: Tensor, point: Tensor, prop: Property) -> AdversarialPoint | None:
         """The point, or one slightly farther along the way from the centre that passes."""
         stretch = 1 + torch.tensor(STRETCHES, dtype=torch.float64)[:, None]
         return self.nearest(centre, centre + stretch * (point.double() - centre), prop)

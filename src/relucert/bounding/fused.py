@@ -24,7 +24,7 @@ MOST_ATOMS = 160  # each is a generator in every box
 MOST_ALTERNATIVES = 8  # of one row
 
 
-class Functions(NamedTuple):
+class AffineFunctions(NamedTuple):
     """Affine functions of the atoms, whose exact coefficients are off by at most the errors.
 
     Attributes:
@@ -39,15 +39,15 @@ class Functions(NamedTuple):
         """Which atoms they depend on, but for errors, (atoms,)."""
         return (self.weight != 0).any(0)[:-1]
 
-    def pick(self, indices: Tensor) -> Functions:
-        return Functions(self.weight[indices], self.error[indices])
+    def pick(self, indices: Tensor) -> AffineFunctions:
+        return AffineFunctions(self.weight[indices], self.error[indices])
 
-    def plus(self, factor: Tensor, other: Functions) -> Functions:
+    def plus(self, factor: Tensor, other: AffineFunctions) -> AffineFunctions:
         """Adds the other functions times numbers that are not negative, (count,)."""
         scale = factor[:, None]
         weight, error = self.weight + scale * other.weight, self.error + scale * other.error
         size = self.weight.abs() + scale * other.weight.abs()
-        return Functions(weight, RIGOROUS.above(error + RIGOROUS.gamma(2) * size, 8))
+        return AffineFunctions(weight, RIGOROUS.above(error + RIGOROUS.gamma(2) * size, 8))
 
 
 class FusedLayer(NamedTuple):
@@ -60,7 +60,7 @@ class FusedLayer(NamedTuple):
     """
 
     activation: Activation
-    functions: Functions
+    functions: AffineFunctions
     atoms: slice
 
 
@@ -80,11 +80,11 @@ class Fused:
     inputs: int
     layers: tuple[FusedLayer, ...]
     squares: tuple[FusedLayer, ...]
-    rows: Functions
+    rows: AffineFunctions
     groups: Tensor
     sizes: Tensor
 
-    def charge(self, functions: Functions) -> Tensor:
+    def charge(self, functions: AffineFunctions) -> Tensor:
         """How far functions are off in the region by the errors of their coefficients, at most: (count,)."""
         return RIGOROUS.above(functions.error @ self.sizes, len(self.sizes) + 2)
 
@@ -96,14 +96,16 @@ def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
     layers, output = _layers(network)
     squares, maxima = _left_to_rows(layers)
     rows = _times(prop.rows[0], prop.offsets[0], output)
-    alternatives: list[list[Functions]] = [[rows.pick(torch.tensor([row]))] for row in range(len(rows.weight))]
+    alternatives: list[list[AffineFunctions]] = [[rows.pick(torch.tensor([row]))] for row in range(len(rows.weight))]
     for layer in reversed(maxima):
         for number, group in enumerate(alternatives):
             expanded = _expanded(group, layer)
             if expanded is None:
                 return None
             alternatives[number] = expanded
-    together = Functions(*(torch.cat(tables) for tables in zip(*(f for g in alternatives for f in g), strict=True)))
+    together = AffineFunctions(
+        *(torch.cat(tables) for tables in zip(*(f for g in alternatives for f in g), strict=True))
+    )
     if not any(bool(together.used[layer.atoms].any()) for layer in squares):
         return None
     owners = torch.tensor([number for number, group in enumerate(alternatives) for _ in group])
@@ -126,7 +128,7 @@ def _neurons(network: Network) -> int:
     return sum(network.sizes[value] for value in network.activations)
 
 
-def _layers(network: Network) -> tuple[list[FusedLayer], Functions]:
+def _layers(network: Network) -> tuple[list[FusedLayer], AffineFunctions]:
     """All activations, and the outputs."""
     atoms = network.sizes[INPUT] + _neurons(network)
     values: dict[int, tuple[Tensor, Tensor]] = {INPUT: _units(0, network.sizes[INPUT], atoms)}
@@ -137,11 +139,11 @@ def _layers(network: Network) -> tuple[list[FusedLayer], Functions]:
             values[value] = _affine(node.operation, [values[source] for source in node.inputs], shapes)
             continue
         size = network.sizes[value]
-        functions = Functions(*(table.T for table in values[node.inputs[0]]))
+        functions = AffineFunctions(*(table.T for table in values[node.inputs[0]]))
         layers.append(FusedLayer(network.activations[value], functions, slice(first, first + size)))
         values[value] = _units(first, size, atoms)
         first += size
-    return layers, Functions(*(table.T for table in values[network.output]))
+    return layers, AffineFunctions(*(table.T for table in values[network.output]))
 
 
 def _units(first: int, size: int, atoms: int) -> tuple[Tensor, Tensor]:
@@ -169,14 +171,14 @@ def _affine(
     return weight, RIGOROUS.above(error, 2 * operation.terms + 14)
 
 
-def _times(rows: Tensor, offsets: Tensor, functions: Functions) -> Functions:
+def _times(rows: Tensor, offsets: Tensor, functions: AffineFunctions) -> AffineFunctions:
     """Rows of a property, (count, outputs), and offsets, as functions of the atoms."""
     gamma = RIGOROUS.gamma(rows.shape[1] + 4)
     size = rows.abs() @ (functions.error + gamma * functions.weight.abs())
     weight = rows @ functions.weight
     weight[:, -1] += offsets
     size[:, -1] += gamma * (weight[:, -1].abs() + offsets.abs())
-    return Functions(weight, RIGOROUS.above(size, 2 * rows.shape[1] + 8))
+    return AffineFunctions(weight, RIGOROUS.above(size, 2 * rows.shape[1] + 8))
 
 
 def _left_to_rows(layers: list[FusedLayer]) -> tuple[list[FusedLayer], list[FusedLayer]]:
@@ -205,7 +207,7 @@ def _left_to_rows(layers: list[FusedLayer]) -> tuple[list[FusedLayer], list[Fuse
     return squares[::-1], maxima[::-1]
 
 
-def _expanded(group: list[Functions], layer: FusedLayer) -> list[Functions] | None:
+def _expanded(group: list[AffineFunctions], layer: FusedLayer) -> list[AffineFunctions] | None:
     """The alternatives of a row without the ReLUs of a layer; None where they are too many, or a ReLU is subtracted."""
     for number, atom in enumerate(range(layer.atoms.start, layer.atoms.stop)):
         before = layer.functions.pick(torch.tensor([number]))
@@ -224,7 +226,7 @@ def _expanded(group: list[Functions], layer: FusedLayer) -> list[Functions] | No
     return group
 
 
-def _distinct(functions: Functions) -> tuple[Functions, Tensor]:
+def _distinct(functions: AffineFunctions) -> tuple[AffineFunctions, Tensor]:
     """The functions without those that are others but for rounding, and where each of them is now: (count,)."""
     _, places = torch.unique(functions.weight.float(), dim=0, return_inverse=True)
     first = torch.zeros(int(places.max()) + 1, dtype=torch.long)
@@ -232,7 +234,7 @@ def _distinct(functions: Functions) -> tuple[Functions, Tensor]:
     weight = functions.weight[first]
     missed = RIGOROUS.above(functions.error + (functions.weight - weight[places]).abs(), 4)
     error = torch.stack([missed[places == number].amax(0) for number in range(len(weight))])
-    return Functions(weight, error), places
+    return AffineFunctions(weight, error), places
 
 
 def _sizes(network: Network, region: Region) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.fused import Functions, Fused, FusedLayer
+from relucert.bounding.fused import AffineFunctions, Fused, FusedLayer
 from relucert.bounding.interval import Interval
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.deadline import check_time
@@ -25,7 +25,7 @@ CHUNK = 2**24  # products of two generators that are bounded at once, for all bo
 
 
 @dataclass(frozen=True, eq=False)
-class Zonotope:
+class BoxZonotope:
     """Numbers `centre + generators x`, x in [-1, 1], which may be missed by the slack.
 
     Attributes:
@@ -47,9 +47,9 @@ class Zonotope:
         """The largest absolute value, the slack apart: (boxes, count)."""
         return RIGOROUS.above(self.centre.abs() + self.radius, 1)
 
-    def pick(self, indices: Tensor, width: int | None = None) -> Zonotope:
+    def pick(self, indices: Tensor, width: int | None = None) -> BoxZonotope:
         """Some of the numbers, (count,), whose generators are 0 from a width on."""
-        return Zonotope(self.centre[:, indices], self.generators[..., :width][:, indices], self.slack[:, indices])
+        return BoxZonotope(self.centre[:, indices], self.generators[..., :width][:, indices], self.slack[:, indices])
 
     def interval(self) -> Interval:
         reach = RIGOROUS.ceil(self.radius + self.slack)
@@ -81,15 +81,15 @@ class _Matrix:
     charge: Tensor
 
     @classmethod
-    def of(cls, fused: Fused, functions: Functions, atoms: int | Tensor) -> _Matrix:
+    def of(cls, fused: Fused, functions: AffineFunctions, atoms: int | Tensor) -> _Matrix:
         columns = functions.weight[:, :-1]
         weight = columns[:, :atoms] if isinstance(atoms, int) else columns[:, atoms]
         return cls(weight.contiguous(), functions.weight[:, -1].clone(), fused.charge(functions))
 
-    def __call__(self, atoms: Zonotope) -> Zonotope:
+    def __call__(self, atoms: BoxZonotope) -> BoxZonotope:
         gamma, weight = RIGOROUS.gamma(self.weight.shape[1] + 4), self.weight.abs().T
         slack = (atoms.slack + gamma * atoms.size) @ weight + (self.charge + gamma * self.bias.abs())
-        return Zonotope(
+        return BoxZonotope(
             atoms.centre @ self.weight.T + self.bias,
             self.weight @ atoms.generators,
             RIGOROUS.above(slack, 2 * self.weight.shape[1] + 8),
@@ -126,7 +126,7 @@ class QuadraticBounds:
             count += layer.atoms.stop - layer.atoms.start
         weights = [layer.functions.weight for layer in fused.squares]
         errors = [layer.functions.error for layer in fused.squares]
-        self.squares = _Matrix.of(fused, Functions(torch.cat(weights), torch.cat(errors)), self.columns)
+        self.squares = _Matrix.of(fused, AffineFunctions(torch.cat(weights), torch.cat(errors)), self.columns)
         self.rows = _Matrix.of(fused, fused.rows, self.columns)
         atoms = torch.cat([torch.arange(layer.atoms.start, layer.atoms.stop) for layer in fused.squares])
         factors, places = torch.unique(fused.rows.weight[:, atoms], dim=0, return_inverse=True)
@@ -157,14 +157,14 @@ class QuadraticBounds:
         order = torch.cat([batch.rows for batch in self.batches]).argsort()
         return RowBounds(*(torch.cat(tables, 1)[:, order] for tables in zip(*bounds, strict=True)))
 
-    def _atoms(self, low: Tensor, high: Tensor) -> Zonotope:
+    def _atoms(self, low: Tensor, high: Tensor) -> BoxZonotope:
         centre, half = middles(low, high), half_widths(low, high)
-        atoms = Zonotope(centre, torch.diag_embed(half), torch.zeros_like(centre))
+        atoms = BoxZonotope(centre, torch.diag_embed(half), torch.zeros_like(centre))
         for layer, matrix in self.layers:
             atoms = _joined(atoms, _activated(layer, matrix(atoms)))
         return atoms
 
-    def _rows(self, rows: Zonotope, factors: Tensor, squares: Zonotope) -> RowBounds:
+    def _rows(self, rows: BoxZonotope, factors: Tensor, squares: BoxZonotope) -> RowBounds:
         """Rows plus the sum of squares times factors, (count,)."""
         sizes, size, inputs = factors.abs(), squares.size, self.fused.inputs
         gamma = RIGOROUS.gamma(len(factors) + 12)
@@ -223,19 +223,19 @@ def least_on_cube(slopes: Tensor, form: Tensor, used: Tensor) -> Tensor:
     return each.sum(2) - products.abs().sum((1, 2))[:, None] / 2 - flat
 
 
-def _activated(layer: FusedLayer, before: Zonotope) -> Zonotope:
+def _activated(layer: FusedLayer, before: BoxZonotope) -> BoxZonotope:
     """The outputs of an activation: one generator more for every neuron."""
     lines = FAST_LIN(layer.activation, before.interval(), RIGOROUS)
     slope, offset, half = lines.slope_above, lines.middle, lines.half_width
     sizes = slope.abs() * (before.size + before.slack) + offset.abs() + half.abs()
     slack = RIGOROUS.above(slope.abs() * before.slack + RIGOROUS.gamma(8) * sizes, 8)
     generators = torch.cat([before.generators * slope[..., None], torch.diag_embed(half)], 2)
-    return Zonotope(before.centre * slope + offset, generators, slack)
+    return BoxZonotope(before.centre * slope + offset, generators, slack)
 
 
-def _joined(atoms: Zonotope, more: Zonotope) -> Zonotope:
+def _joined(atoms: BoxZonotope, more: BoxZonotope) -> BoxZonotope:
     grown = torch.nn.functional.pad(atoms.generators, (0, more.generators.shape[2] - atoms.generators.shape[2]))
-    return Zonotope(
+    return BoxZonotope(
         torch.cat([atoms.centre, more.centre], 1),
         torch.cat([grown, more.generators], 1),
         torch.cat([atoms.slack, more.slack], 1),

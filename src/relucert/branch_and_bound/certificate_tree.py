@@ -19,7 +19,7 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.branch_and_bound.descent import inside
 from relucert.branch_and_bound.subtrees import Ended
-from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, Layout
+from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
@@ -40,7 +40,7 @@ class CertificateNodes(NamedTuple):
     Attributes:
         rows: Which row each is about, (count,).
         signs: 1, -1 or, where it is not split, 0, of every neuron unstable at the root: (count, unstable), int8.
-        table: The dual point and the logarithms of weights, as a `Layout` has them, (count, variables).
+        table: The dual point and the logarithms of weights, as a `VariableLayout` has them, (count, variables).
         vectors: Those of the power iteration that keeps the weights feasible, (count, vectors, width).
     """
 
@@ -107,7 +107,7 @@ class CertificateTree:
     def __init__(self, problem: Problem, rows: RegionRows) -> None:
         self.problem, self.rows = problem, rows
         self.quick = rows.solver.quick
-        self.layout = Layout(self.quick, own=True)
+        self.layout = VariableLayout(self.quick, own=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is quickly made anew, for another process."""
@@ -161,7 +161,7 @@ class CertificateTree:
 
     def _ascent(self, nodes: CertificateNodes) -> CertificateAscent:
         solver = self.rows.solver
-        layout = Layout(self.quick.split(nodes.signs), own=True)
+        layout = VariableLayout(self.quick.split(nodes.signs), own=True)
         power = solver.power(nodes.size).started(nodes.vectors)
         forms, heights = solver.forms[nodes.rows], solver.heights[nodes.rows]
         return CertificateAscent(layout, forms, heights, solver.base, nodes.table.clone(), power)

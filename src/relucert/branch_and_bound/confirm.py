@@ -19,24 +19,24 @@ from relucert.branch_and_bound.stages import Stages
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class OutputRows:
     """Linear forms on one value of the cut network, (count, size) in float64, and constants, (count,)."""
 
     value: int
     forms: Tensor
     offsets: Tensor
 
-    def pick(self, indices: Tensor) -> Rows:
-        return Rows(self.value, self.forms[indices], self.offsets[indices])
+    def pick(self, indices: Tensor) -> OutputRows:
+        return OutputRows(self.value, self.forms[indices], self.offsets[indices])
 
 
-def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> Rows:
+def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> OutputRows:
     """Neurons of a pre-activation that is no stage yet, (count,), times signs."""
     forms = torch.nn.functional.one_hot(neurons, stages.exact.sizes[value]).double() * signs.double()[:, None]
-    return Rows(value, forms, torch.zeros(len(neurons), dtype=torch.float64))
+    return OutputRows(value, forms, torch.zeros(len(neurons), dtype=torch.float64))
 
 
-def proven_bounds(stages: Stages, rows: Rows, nodes: Nodes, ends: float = math.inf) -> Tensor:
+def proven_bounds(stages: Stages, rows: OutputRows, nodes: Nodes, ends: float = math.inf) -> Tensor:
     """Lower bounds of the nodes' rows, rounding included, (count,): they hold where the nodes' signs do.
 
     ends: By the monotonic clock, when no further node is bounded; the bounds of all others are -inf.
@@ -60,7 +60,7 @@ def row_bounds(least: Tensor, nodes: Nodes, count: int) -> Tensor:
     return torch.where(torch.bincount(nodes.rows, minlength=count) > 0, bounds, -torch.inf)
 
 
-def _proven(stages: Stages, rows: Rows, nodes: Nodes) -> Tensor:
+def _proven(stages: Stages, rows: OutputRows, nodes: Nodes) -> Tensor:
     count = len(nodes.rows)
     duals = DualVariables()
     table = nodes.duals.double() if stages.record is None else rounded_duals(nodes.signs, nodes.duals)

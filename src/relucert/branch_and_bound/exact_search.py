@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.attacks.polish import Polisher
-from relucert.attacks.witness import AdversarialCheck, Witness
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.prove import prove
 from relucert.common.progress import Progress, Report, silent
@@ -53,7 +53,7 @@ class ExactSearch:
     ends: float
     tolerance: float
     certified: float
-    witness: Witness | None = None
+    witness: AdversarialPoint | None = None
     report: Report = silent
     lower: float = 0.0
     failure: str | None = None

@@ -20,7 +20,7 @@ from relucert.bounding.adam import Adam
 from relucert.bounding.backward import PulledBack, bound_forms
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
-from relucert.branch_and_bound.interval_nodes import NodeBounds, Nodes, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
 from relucert.network import Network, Rows
 
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95
@@ -30,7 +30,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class AscentResult:
+class IntervalAscentResult:
     """Result of a dual ascent.
 
     Attributes:
@@ -39,7 +39,7 @@ class AscentResult:
     """
 
     lower: Tensor
-    nodes: Nodes
+    nodes: IntervalNodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class IntervalAscent:
         self.bounds = NodeBounds(network, region, rows, offsets, arithmetic)
         self.layout, self.network = self.bounds.layout, self.bounds.network
 
-    def roots(self, hidden: Bounds) -> Nodes:
+    def roots(self, hidden: Bounds) -> IntervalNodes:
         """The whole region, for every row, with CROWN's lines; hidden: proven bounds, a batch of one."""
         count = len(self.bounds.rows)
         lower, upper = (
@@ -80,9 +80,9 @@ class IntervalAscent:
         multipliers = torch.zeros(count, self.layout.neurons)
         size = sum(self.network.sizes[value] for value in self.layout.values)
         unknown = torch.full((count, size), torch.nan)
-        return Nodes(torch.arange(count), lower, upper, unknown, multipliers, torch.full((count,), -1))
+        return IntervalNodes(torch.arange(count), lower, upper, unknown, multipliers, torch.full((count,), -1))
 
-    def run(self, nodes: Nodes, steps: int, ends: float, enough: float = torch.inf) -> AscentResult:
+    def run(self, nodes: IntervalNodes, steps: int, ends: float, enough: float = torch.inf) -> IntervalAscentResult:
         """Ascends for at most `steps` steps; ends early once time is over or every bound is above `enough`."""
         path = self.bounds.path(nodes)
         highest, shares = self._begun(path, nodes)
@@ -104,7 +104,9 @@ class IntervalAscent:
             unit = self._units(pulled, len(lower)) if unit is None else unit
             gradients = torch.autograd.grad(total, variables)
             self._step(variables, adam.directions([table.nan_to_num(0) for table in gradients]), unit, DECAY**step)
-        return AscentResult(highest, nodes._replace(slopes=self.bounds.slopes(path, best[0]), multipliers=best[1]))
+        return IntervalAscentResult(
+            highest, nodes._replace(slopes=self.bounds.slopes(path, best[0]), multipliers=best[1])
+        )
 
     def _step(self, variables: list[Tensor], ways: list[Tensor], unit: Tensor, length: float) -> None:
         with torch.no_grad():
@@ -121,7 +123,7 @@ class IntervalAscent:
                 sizes[:, columns] = form.abs().mean(1, keepdim=True).float()
             return sizes
 
-    def branching(self, nodes: Nodes) -> Branching:
+    def branching(self, nodes: IntervalNodes) -> Branching:
         """Scores by how much the line of each neuron is wrong at the minimiser of the bound, times its coefficient,
         and by a share of the most that it may be wrong; splits are at the minimiser, but not near an end."""
         path, count = self.bounds.path(nodes), len(nodes.rows)
@@ -143,7 +145,7 @@ class IntervalAscent:
             minimisers, coefficients = self._minimisers(path, pulled), torch.cat(tables, 1).float()
             return Branching(torch.where(inside, scores, 0), points, minimisers, coefficients)
 
-    def _scores(self, path: ReferencePath, forms: dict[int, Tensor], nodes: Nodes, reached: Tensor) -> Tensor:
+    def _scores(self, path: ReferencePath, forms: dict[int, Tensor], nodes: IntervalNodes, reached: Tensor) -> Tensor:
         scores = torch.zeros(reached.shape)
         for value, form in forms.items():
             source, activation = self.network.source(value), self.network.activations[value]
@@ -162,7 +164,7 @@ class IntervalAscent:
             scores[:, columns] += gap.float().nan_to_num(0, 0, 0)
         return scores
 
-    def _points(self, nodes: Nodes, reached: Tensor) -> Tensor:
+    def _points(self, nodes: IntervalNodes, reached: Tensor) -> Tensor:
         """Where to split: at the minimiser, but not near an end; rectifiers at 0, where that is inside."""
         inner = INNER * (nodes.upper - nodes.lower)
         points = torch.minimum(torch.maximum(reached, nodes.lower + inner), nodes.upper - inner)
@@ -182,7 +184,7 @@ class IntervalAscent:
             (gradient,) = torch.autograd.grad(fall.sum(), leaf)
         return (path.region.reference - gradient[:, 0]).double()
 
-    def split(self, nodes: Nodes, branching: Branching) -> Nodes:
+    def split(self, nodes: IntervalNodes, branching: Branching) -> IntervalNodes:
         """Splits each node at its best neuron: all lower parts, then all upper ones, with the slopes of before."""
         chosen = branching.scores.argmax(1, keepdim=True)
         points = branching.points.gather(1, chosen)
@@ -190,7 +192,7 @@ class IntervalAscent:
         nodes = nodes._replace(last=chosen[:, 0])
         return join([nodes._replace(upper=ends[1]), nodes._replace(lower=ends[0])])
 
-    def carried(self, nodes: Nodes, coefficients: Tensor) -> Nodes:
+    def carried(self, nodes: IntervalNodes, coefficients: Tensor) -> IntervalNodes:
         """Parts of nodes, with bounds that are none the lower for slopes that their shorter intervals don't have.
 
         With a slope s beyond the largest derivative t, a lower line is `f(u) + s (z - u)`: that is the line of slope t
@@ -206,7 +208,7 @@ class IntervalAscent:
                 multipliers[:, self.layout.sources[self.network.source(value)]] += moved[:, columns]
         return nodes._replace(slopes=slopes, multipliers=multipliers)
 
-    def _begun(self, path: ReferencePath, nodes: Nodes) -> tuple[Tensor, Tensor]:
+    def _begun(self, path: ReferencePath, nodes: IntervalNodes) -> tuple[Tensor, Tensor]:
         """The bounds to begin with, (count,), and the shares of their slopes: the nodes' own, or with CROWN's for the
         neuron that was split last, whichever is better; CROWN's where a node has none."""
         pulled = bound_forms(path, self.network.output, self.bounds.rows[nodes.rows][:, None])

@@ -21,7 +21,7 @@ from relucert.bounding.relaxers import CROWN
 from relucert.network import Network
 
 
-class Nodes(NamedTuple):
+class IntervalNodes(NamedTuple):
     """Nodes of search trees: rows to be bounded where pre-activations lie in certain intervals.
 
     Attributes:
@@ -50,15 +50,15 @@ class Nodes(NamedTuple):
         """The memory that they take."""
         return sum(table.nbytes for table in self)
 
-    def pick(self, indices: Tensor | slice) -> Nodes:
-        return Nodes(*(column[indices] for column in self))
+    def pick(self, indices: Tensor | slice) -> IntervalNodes:
+        return IntervalNodes(*(column[indices] for column in self))
 
 
-def join(batches: list[Nodes]) -> Nodes:
-    return Nodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+def join(batches: list[IntervalNodes]) -> IntervalNodes:
+    return IntervalNodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
 
 
-class Layout:
+class NeuronLayout:
     """Where the neurons of a network's pre-activations, and of its activations' values, stand among all of them."""
 
     def __init__(self, network: Network) -> None:
@@ -67,7 +67,7 @@ class Layout:
         self.values = _columns(network, [value for value in network.activations if value in needed])
         self.neurons = sum(network.sizes[value] for value in self.sources)
 
-    def bounds(self, nodes: Nodes, dtype: torch.dtype) -> Bounds:
+    def bounds(self, nodes: IntervalNodes, dtype: torch.dtype) -> Bounds:
         return {
             value: Interval(nodes.lower[:, columns], nodes.upper[:, columns]).cast(dtype)
             for value, columns in self.sources.items()
@@ -95,9 +95,9 @@ class NodeBounds:
         """region: A batch of one. rows: (rows, classes); offsets: (rows,)."""
         dtype = arithmetic.dtype
         self.network, self.region, self.arithmetic = network.cast(dtype), region.cast(dtype).clone(), arithmetic
-        self.rows, self.offsets, self.layout = rows.to(dtype).clone(), offsets.to(dtype).clone(), Layout(network)
+        self.rows, self.offsets, self.layout = rows.to(dtype).clone(), offsets.to(dtype).clone(), NeuronLayout(network)
 
-    def path(self, nodes: Nodes, *, upper: bool = True) -> ReferencePath:
+    def path(self, nodes: IntervalNodes, *, upper: bool = True) -> ReferencePath:
         """The reference path of nodes; upper: for slopes and multipliers of their own."""
         region = self.region.select(torch.zeros(len(nodes.rows), dtype=torch.long))
         bounds = self.layout.bounds(nodes, self.arithmetic.dtype)
@@ -109,7 +109,7 @@ class NodeBounds:
         forms, offsets = self.rows[rows][:, None], self.offsets[rows][:, None]
         return bound_forms(path, self.network.output, forms, duals=duals, offsets=offsets)
 
-    def lower(self, nodes: Nodes) -> Tensor:
+    def lower(self, nodes: IntervalNodes) -> Tensor:
         """Lower bounds of nodes with their slopes and multipliers, (count,)."""
         path = self.path(nodes)
         return self.bound(path, nodes.rows, self.shares(path, nodes.slopes), nodes.multipliers).lower[:, 0]

@@ -22,7 +22,7 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
-from relucert.branch_and_bound.interval_nodes import NodeBounds, Nodes, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
@@ -90,7 +90,7 @@ class IntervalTree:
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> IntervalVisitor:
         return IntervalVisitor(self, ends, violates)
 
-    def join(self, batches: list[Nodes]) -> Nodes:
+    def join(self, batches: list[IntervalNodes]) -> IntervalNodes:
         return join(batches)
 
 
@@ -123,10 +123,10 @@ class IntervalVisitor:
     def recorded(self) -> None:
         """Nothing: no proof file holds splits of intervals."""
 
-    def merge_record(self, nodes: Nodes, recorded: None) -> Nodes:
+    def merge_record(self, nodes: IntervalNodes, recorded: None) -> IntervalNodes:
         return nodes
 
-    def visit(self, nodes: Nodes) -> Nodes:
+    def visit(self, nodes: IntervalNodes) -> IntervalNodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""
         steps = ROOT_STEPS if bool((nodes.last < 0).any()) else STEPS
         rest = self._bounded(nodes, steps)
@@ -144,7 +144,7 @@ class IntervalVisitor:
         halves = self.ascent.carried(halves, branching.coefficients.repeat(2, 1))
         return halves.pick(~(halves.lower > halves.upper).any(1))  # NaN stays open
 
-    def _bounded(self, nodes: Nodes, steps: int) -> Nodes:
+    def _bounded(self, nodes: IntervalNodes, steps: int) -> IntervalNodes:
         """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
         result = self.ascent.run(nodes, steps, self.ends, enough=0.0)
         self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
@@ -154,7 +154,7 @@ class IntervalVisitor:
             closed[promising] = self.proof.lower(result.nodes.pick(promising)) > 0
         return result.nodes.pick(~closed)
 
-    def _tightened(self, nodes: Nodes, scores: Tensor) -> Nodes:
+    def _tightened(self, nodes: IntervalNodes, scores: Tensor) -> IntervalNodes:
         """Bounds the neurons that matter most to each node anew, by CROWN; of a node without any inputs, some lower
         bound may be above the upper one.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.bounding.interval import Bounds, Interval
 from relucert.branch_and_bound import leaf
-from relucert.branch_and_bound.confirm import Rows, proven_bounds
+from relucert.branch_and_bound.confirm import OutputRows, proven_bounds
 from relucert.branch_and_bound.descent import Descent, inside
 from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
 from relucert.branch_and_bound.implied import Propagation, refutations, with_implied
@@ -53,7 +53,7 @@ class NodeTree:
         forms, offsets = problem.prop.rows[0, open_rows], problem.prop.offsets[0, open_rows]
         self.dual_ascent = DualAscent(stages, stages.pulled(output, forms, offsets))
         self.descent = Descent(self.dual_ascent)
-        self.rows = Rows(output, forms, offsets)
+        self.rows = OutputRows(output, forms, offsets)
 
     @cached_property
     def propagation(self) -> Propagation:

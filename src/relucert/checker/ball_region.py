@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from flint import fmpq
 
-from relucert.checker.claim import Certified
+from relucert.checker.claim import RadiusClaim
 from relucert.checker.fixed_point import Fixed, rounded
 from relucert.checker.fixed_region import FixedRegion
 
@@ -32,7 +32,7 @@ class BallRegion:
     walls: Numbers | None = None
 
     @classmethod
-    def of(cls, proof: Certified) -> BallRegion:
+    def of(cls, proof: RadiusClaim) -> BallRegion:
         centre = [fraction(number) for number in proof.image]
         scale = proof.scale or [1.0] * len(centre)
         radii = [fraction(proof.radius) * fraction(unit) for unit in scale]

@@ -9,7 +9,7 @@ from relucert.checker.certificate_feasible import Feasibility
 from relucert.checker.certificate_margin import Margin
 from relucert.checker.entries import Rejected, require
 from relucert.checker.linearised_network import CheckedNetwork
-from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.lines import BOUND_BITS, IntegerInterval
 from relucert.checker.rules import rule_lines
 from relucert.checker.tree_check import TreeCheck
 from relucert.checker.trees import by_rule
@@ -50,13 +50,13 @@ class IntervalCheck:
 
     proof: CertificateProof
     bounded: TreeCheck
-    bounds: dict[int, Interval] = field(default_factory=dict)
+    bounds: dict[int, IntegerInterval] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         preactivations = set(self.bounded.bounds)
         require(set(self.proof.intervals) <= preactivations, "it bounds neurons of values that are no pre-activations")
 
-    def __call__(self, linearised: CheckedNetwork, value: int) -> Interval:
+    def __call__(self, linearised: CheckedNetwork, value: int) -> IntegerInterval:
         """The bounds of a pre-activation; the network has the neurons of all before it."""
         interval = self.bounded.bounds[value]
         if any(earlier in self.proof.intervals for earlier in self.bounds):
@@ -68,7 +68,7 @@ class IntervalCheck:
         self.bounds[value] = interval
         return interval
 
-    def _by_lines(self, value: int, interval: Interval) -> Interval:
+    def _by_lines(self, value: int, interval: IntegerInterval) -> IntegerInterval:
         """Intersects bounds of unstable neurons with those of CROWN, whose lines use tightened bounds."""
         neurons = interval.unstable.nonzero().flatten().tolist()
         if not neurons:
@@ -79,7 +79,7 @@ class IntervalCheck:
         return interval.replaced(neurons, enclosure)
 
 
-def _by_certificate(feasibility: Feasibility, entry: IntervalEntry, interval: Interval) -> Interval:
+def _by_certificate(feasibility: Feasibility, entry: IntervalEntry, interval: IntegerInterval) -> IntegerInterval:
     """Intersects bounds of the last layer of a linearised network with what a certificate proves of single neurons."""
     linearised = feasibility.linearised
     size = len(interval.lower)

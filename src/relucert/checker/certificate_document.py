@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relucert.checker.claim import INFERENCES, KEYS, Certified, activation_ulps_of, claim_of
+from relucert.checker.claim import INFERENCES, KEYS, RadiusClaim, activation_ulps_of, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
-from relucert.checker.trees import Rule, Scope, scope_of, smooth_slopes_of
+from relucert.checker.trees import BoundingRule, Scope, scope_of, smooth_slopes_of
 
 CERTIFICATE_FORMAT = "relucert quadratic proof 2"
 SLOPE_BITS = 20
@@ -101,11 +101,11 @@ class IntervalEntry:
 
 
 @dataclass(frozen=True)
-class CertificateProof(Certified):
+class CertificateProof(RadiusClaim):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    inference: as of a `Proof`; scope, slopes: as of a `Rule`, for the bounds of pre-activations, which follow by
-    CROWN's rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than that;
+    inference: as of a `Proof`; scope, slopes: as of a `BoundingRule`, for the bounds of pre-activations, which follow
+    by CROWN's rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than that;
     activation_ulps: what evaluations of smooth activations may be off.
     """
 
@@ -119,8 +119,8 @@ class CertificateProof(Certified):
     activation_ulps: int | None = None
 
     @property
-    def rule(self) -> Rule:
-        return Rule("crown", self.scope, self.slopes)
+    def rule(self) -> BoundingRule:
+        return BoundingRule("crown", self.scope, self.slopes)
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:

@@ -14,7 +14,7 @@ import torch
 
 from relucert.checker.certificate import check_certificates
 from relucert.checker.certificate_document import CertificateProof
-from relucert.checker.claim import Certified, image_digest
+from relucert.checker.claim import RadiusClaim, image_digest
 from relucert.checker.document import Proof, QueryProof, Rejected, read
 from relucert.checker.entries import MOST_BYTES
 from relucert.checker.quadratic import check_quadratic
@@ -132,7 +132,7 @@ def check_property(
     return check_query(proof, network_of(proof, network), progress)
 
 
-def network_of(proof: Certified | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
+def network_of(proof: RadiusClaim | QueryProof, network: Network | torch.nn.Module | str | None) -> Network:
     """The network that a proof is about, by its SHA-256.
 
     None stands for the bundled or built one of the proof's name: a proof is not trusted to choose a file, which might
@@ -150,7 +150,7 @@ def network_of(proof: Certified | QueryProof, network: Network | torch.nn.Module
 
 
 def check_claim(
-    proof: Certified,
+    proof: RadiusClaim,
     network: Network,
     progress: Callable[[int, int], None] | None = None,
     images: torch.Tensor | None = None,
@@ -178,18 +178,18 @@ def check_claim(
     )  # fmt: skip
 
 
-def _inference(proof: Certified | QueryProof) -> str:
+def _inference(proof: RadiusClaim | QueryProof) -> str:
     return proof.inference if isinstance(proof, (Proof, CertificateProof)) else "real"
 
 
-def _check_image(proof: Certified, images: torch.Tensor) -> None:
+def _check_image(proof: RadiusClaim, images: torch.Tensor) -> None:
     if proof.index >= len(images):
         raise Rejected(f"it is about image {proof.index}, which is none of {counted(len(images), 'image')}")
     if images[proof.index].flatten().double().tolist() != proof.image:
         raise Rejected(f"image {proof.index} of these is another one than it is about")
 
 
-def _check_question(proof: Certified, network: Network) -> None:
+def _check_question(proof: RadiusClaim, network: Network) -> None:
     if len(proof.image) != network.sizes[0]:
         raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {network.sizes[0]}")
     if proof.box is not None:

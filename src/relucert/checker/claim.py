@@ -16,7 +16,7 @@ NORMS: dict[object, float] = {"inf": math.inf, 1.0: 1.0, 2.0: 2.0}
 
 
 @dataclass(frozen=True)
-class Certified:
+class RadiusClaim:
     """A claim: `rows @ outputs + offsets` stay positive at all valid x with `||(x - image) / scale||_p <= radius`.
 
     index: the image's number among those that were asked about.

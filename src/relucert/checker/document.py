@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relucert.checker.certificate_document import CERTIFICATE_FORMAT, certificate_proof
-from relucert.checker.claim import INFERENCES, KEYS, Certified, activation_ulps_of, claim_of
+from relucert.checker.claim import INFERENCES, KEYS, RadiusClaim, activation_ulps_of, claim_of
 from relucert.checker.entries import (
     MOST_BYTES,
     as_list,
@@ -47,7 +47,7 @@ class LeafNode:
 
 
 @dataclass(frozen=True)
-class Proof(Certified):
+class Proof(RadiusClaim):
     """A claim with the bounds that prove it; inference: what the network is evaluated in, one of `INFERENCES`."""
 
     inference: str
@@ -88,7 +88,7 @@ class QueryProof:
     boxes: tuple[BoxProof, ...]
 
 
-def read(path: Path, most_bytes: int = MOST_BYTES) -> Certified | QueryProof:
+def read(path: Path, most_bytes: int = MOST_BYTES) -> RadiusClaim | QueryProof:
     """A proof whose every entry is of the right kind; raises LoadError where there is no file to read.
 
     most_bytes: of the file, once it is unpacked; a larger one is rejected.
@@ -156,6 +156,6 @@ def _proof(document: dict[str, Any]) -> Proof:
     return Proof(**claim_of(document), inference=document["inference"], relaxation=relaxation, activation_ulps=ulps)
 
 
-READERS: dict[str, Callable[[dict[str, Any]], Certified | QueryProof]] = {
+READERS: dict[str, Callable[[dict[str, Any]], RadiusClaim | QueryProof]] = {
     QUERY_FORMAT: _query_proof, CERTIFICATE_FORMAT: certificate_proof, QUADRATIC_FORMAT: quadratic_proof,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.certificate_document import GraphEntry
 from relucert.checker.enclosures import PRECISION, ActivationError, Enclosed
 from relucert.checker.entries import Rejected
-from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.lines import BOUND_BITS, IntegerInterval
 from relucert.checker.smooth_function import SmoothFunction
 
 ZERO = fmpq(0)
@@ -65,8 +65,8 @@ def _about(function: SmoothFunction, point: arb) -> arb:
 
 
 def smooth_pieces(
-    function: SmoothFunction, error: ActivationError | None, interval: Interval, graphs: GraphEntry, centres: Numbers,
-    outputs: Numbers,
+    function: SmoothFunction, error: ActivationError | None, interval: IntegerInterval, graphs: GraphEntry,
+    centres: Numbers, outputs: Numbers,
 ) -> list[list[LinePiece]]:  # fmt: skip
     """The lines below and above an activation, one list per neuron.
 

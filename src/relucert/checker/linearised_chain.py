@@ -20,7 +20,7 @@ from relucert.checker.document import Rejected
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.quadratic_document import QuadraticProof, SectorEntry
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import Rule, by_rule
+from relucert.checker.trees import BoundingRule, by_rule
 from relucert.network import Network
 
 
@@ -68,7 +68,7 @@ class CheckedChain:
 def linearise(network: Network, proof: QuadraticProof) -> tuple[CheckedChain, list[Fraction]]:
     """The linearised chain of a proof, whose sectors are checked, and what CROWN's lines prove of its rows."""
     chain = Chain.of(network)
-    bounded = TreeCheck.of(network, proof, by_rule(Rule("crown", proof.scope)))
+    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)))
     linear = bounded.margins()
     region, layers = BallRegion.of(proof), []
     if len(proof.sectors) != max(0, len(bounded.bounds) - 1):

@@ -24,7 +24,7 @@ from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer, upper_bounds
 from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
 from relucert.checker.graphs import LinePiece, relu_pieces, smooth_outputs, smooth_pieces
-from relucert.checker.lines import BOUND_BITS, Interval
+from relucert.checker.lines import BOUND_BITS, IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.tree_check import TreeCheck
@@ -125,7 +125,7 @@ class CheckedNetwork:
         residual = uniform(image)
         self.residuals[value] = residual if noise is None else upper_bounds(residual.plus(noise))
 
-    def _open(self, value: int, proof: CertificateProof, interval: Interval) -> None:
+    def _open(self, value: int, proof: CertificateProof, interval: IntegerInterval) -> None:
         """Sets the unstable neurons of a pre-activation, which the file lists; the others have to be proven stable."""
         entry, size = proof.layers[value], self.network.sizes[value]
         require(all(neuron < size for neuron in entry.neurons), "it has neurons that the network does not have")
@@ -171,7 +171,7 @@ class CheckedNetwork:
         return functions.pop()
 
     def _open_smooth(
-        self, value: int, proof: CertificateProof, interval: Interval, function: SmoothFunction, lower: Numbers,
+        self, value: int, proof: CertificateProof, interval: IntegerInterval, function: SmoothFunction, lower: Numbers,
         upper: Numbers,
     ) -> None:  # fmt: skip
         """Sets the neurons of a smooth activation, all of which the file lists."""
@@ -260,7 +260,7 @@ class CheckedNetwork:
         return {value: moved[value] for value in values}, {value: drift[value] for value in values}
 
 
-Bounder = Callable[[CheckedNetwork, int], Interval]
+Bounder = Callable[[CheckedNetwork, int], IntegerInterval]
 
 
 def uniform(numbers: Fixed) -> Fixed:

@@ -20,27 +20,27 @@ UNIT_SLOPE = 1 << CHORD_BITS
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
+class IntegerInterval:
     """Bounds of the neurons of one pre-activation: integers over 2**64."""
 
     lower: Sequence[int]
     upper: Sequence[int]
 
-    def met(self, second: Interval) -> Interval:
+    def met(self, second: IntegerInterval) -> IntegerInterval:
         """The intersection of two intervals."""
-        return Interval(
+        return IntegerInterval(
             [max(both) for both in zip(self.lower, second.lower, strict=True)],
             [min(both) for both in zip(self.upper, second.upper, strict=True)],
         )
 
-    def replaced(self, neurons: Sequence[int], bounds: Interval) -> Interval:
+    def replaced(self, neurons: Sequence[int], bounds: IntegerInterval) -> IntegerInterval:
         """The intervals, those of some neurons intersected with further bounds of these."""
         lower, upper = list(self.lower), list(self.upper)
         for neuron, low, high in zip(neurons, bounds.lower, bounds.upper, strict=True):
             lower[neuron], upper[neuron] = max(lower[neuron], low), min(upper[neuron], high)
-        return Interval(lower, upper)
+        return IntegerInterval(lower, upper)
 
-    def raised(self, neurons: Sequence[int], signs: Sequence[int], least: Sequence[int]) -> Interval:
+    def raised(self, neurons: Sequence[int], signs: Sequence[int], least: Sequence[int]) -> IntegerInterval:
         """The intervals, improved by lower bounds of some neurons, or with the sign -1 of their negatives."""
         lower, upper = list(self.lower), list(self.upper)
         for neuron, sign, number in zip(neurons, signs, least, strict=True):
@@ -48,7 +48,7 @@ class Interval:
                 lower[neuron] = max(lower[neuron], number)
             else:
                 upper[neuron] = min(upper[neuron], -number)
-        return Interval(lower, upper)
+        return IntegerInterval(lower, upper)
 
     def enclosed(self, function: SmoothFunction, error: ActivationError | None = None) -> Enclosed:
         """A smooth activation of the neurons; error: how far its evaluation may be off."""
@@ -104,12 +104,12 @@ class Interval:
         return sum(max(-low, high) for low, high in zip(self.lower, self.upper, strict=True) if low < 0 < high)
 
 
-Bounds = Mapping[int, Interval]
+Bounds = Mapping[int, IntegerInterval]
 """By value, the bounds of pre-activations."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class DualLines:
     """Dual variables of lower bounds of forms, slopes (alpha) and multipliers (beta): any choice is sound.
 
     A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
@@ -138,7 +138,7 @@ class Lines:
         """Whether the upper and the lower line of every ReLU have one slope, so that one pass bounds both ways."""
         return not (self.slopes or self.multipliers or self.smooth)
 
-    def of_forms(self, forms: slice) -> Lines:
+    def of_forms(self, forms: slice) -> DualLines:
         """The dual variables of a slice of the forms."""
         slopes, signs, multipliers = (
             {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
@@ -148,7 +148,7 @@ class Lines:
             value: (below if below.ndim == 1 else below[forms], above if above.ndim == 1 else above[forms])
             for value, (below, above) in self.smooth.items()
         }
-        return Lines(slopes, signs, multipliers, self.flat, smooth)
+        return DualLines(slopes, signs, multipliers, self.flat, smooth)
 
 
 def on_grid(slopes: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ def on_grid(slopes: Tensor) -> Tensor:
     return torch.floor(slopes / unit) * unit
 
 
-def adaptive(interval: Interval) -> Tensor:
+def adaptive(interval: IntegerInterval) -> Tensor:
     """CROWN's slopes of lower lines over 2**20: 1 where a neuron reaches farther up than down, else 0."""
     return torch.tensor(
         [(1 << SLOPE_BITS) * (high > -low) for low, high in zip(interval.lower, interval.upper, strict=True)]

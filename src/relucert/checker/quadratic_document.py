@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relucert.checker.claim import KEYS, Certified, claim_of
+from relucert.checker.claim import KEYS, RadiusClaim, claim_of
 from relucert.checker.entries import Rejected, as_numbers
 from relucert.checker.trees import Scope, scope_of
 
@@ -41,7 +41,7 @@ class ChainCertificate:
 
 
 @dataclass(frozen=True)
-class QuadraticProof(Certified):
+class QuadraticProof(RadiusClaim):
     """A claim with quadratic certificates that prove it, one per row; None: CROWN's lines prove the row.
 
     scope: the scope of CROWN's rule, which bounds the hidden neurons.

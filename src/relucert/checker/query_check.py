@@ -19,7 +19,7 @@ from relucert.checker.fixed_layers import FixedLayer, FixedLinear, fixed_layers
 from relucert.checker.fixed_point import rounded
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.relaxation import FixedRelaxation
-from relucert.checker.specification import MOST_CASES, Case, read_cases
+from relucert.checker.specification import MOST_CASES, CheckedCase, read_cases
 from relucert.checker.tree_check import TreeCheck, check_rows
 from relucert.checker.trees import RelaxationEntry
 from relucert.checker.walk import Walk
@@ -54,7 +54,7 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
     proven = set()
     leaves = 0
     for box in proof.boxes:
-        covered = {Case(box.low, box.high, frozenset(case)) for case in box.cases}
+        covered = {CheckedCase(box.low, box.high, frozenset(case)) for case in box.cases}
         if not covered <= cases:
             raise Rejected("a part is about a case that its property does not have")
         leaves += _check_box(box, network, progress)

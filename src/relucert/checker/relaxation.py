@@ -20,7 +20,7 @@ from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, Interval, Lines
+from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, DualLines, IntegerInterval
 from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.totals import Totals
 from relucert.network import Network
@@ -67,7 +67,7 @@ class FixedRelaxation:
         """The relaxation of the same network over another region."""
         return replace(self, region=region)
 
-    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: Lines | None = None) -> list[int]:
+    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: DualLines | None = None) -> list[int]:
         """Lower bounds of forms on a value, integers over 2**64, wherever the bounds and signs hold.
 
         Args:
@@ -75,7 +75,7 @@ class FixedRelaxation:
             bounds: Those of every pre-activation before the value.
             lines: The dual variables of the bound; Fast-Lin's lines where it is left out.
         """
-        lines = lines or Lines()
+        lines = lines or DualLines()
         rows = of_floats(forms)
         least: list[int] = []
         for chunk in self._chunks(len(forms)):
@@ -84,17 +84,17 @@ class FixedRelaxation:
         return least
 
     def enclose(
-        self, value: int, bounds: Bounds, lines: Lines | None = None, neurons: Sequence[int] | None = None
-    ) -> Interval:
+        self, value: int, bounds: Bounds, lines: DualLines | None = None, neurons: Sequence[int] | None = None
+    ) -> IntegerInterval:
         """Bounds of a value's neurons, of all or of a list of them, rounded outwards; they share the lines."""
-        lines = lines or Lines()
+        lines = lines or DualLines()
         indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
         lower, upper = self._bound_neurons(value, bounds, lines, indices, 1, stop=False)
         if not lines.parallel:
             upper = [-number for number in self._bound_neurons(value, bounds, lines, indices, -1, stop=False)[0]]
-        return Interval(lower, upper)
+        return IntegerInterval(lower, upper)
 
-    def settle(self, value: int, bounds: Bounds, lines: Lines, interval: Interval) -> Interval:
+    def settle(self, value: int, bounds: Bounds, lines: DualLines, interval: IntegerInterval) -> IntegerInterval:
         """Improves the bounds of a value's unstable neurons until these are stable, as far as lines prove it.
 
         A form is back-substituted until its sign is known. Where lines are not parallel, the lower bound of a neuron
@@ -104,7 +104,7 @@ class FixedRelaxation:
         unstable = interval.unstable.nonzero().flatten().tolist()
         if lines.parallel:
             lower, upper = self._bound_neurons(value, bounds, lines, unstable, 1, stop=True)
-            return interval.replaced(unstable, Interval(lower, upper))
+            return interval.replaced(unstable, IntegerInterval(lower, upper))
         upwards = [neuron for neuron in unstable if interval.lower[neuron] + interval.upper[neuron] > 0]
         downwards = sorted(set(unstable) - set(upwards))
         for signs in ((1, -1), (-1, 1)):
@@ -117,7 +117,7 @@ class FixedRelaxation:
         return interval
 
     def _bound_neurons(
-        self, value: int, bounds: Bounds, lines: Lines, neurons: Sequence[int], sign: int, *, stop: bool
+        self, value: int, bounds: Bounds, lines: DualLines, neurons: Sequence[int], sign: int, *, stop: bool
     ) -> tuple[list[int], list[int]]:
         """Lower bounds of neurons, or with the sign -1 of their negatives, and with parallel lines upper bounds.
 
@@ -180,7 +180,7 @@ class _BackSubstitution:
     """
 
     def __init__(
-        self, relaxation: FixedRelaxation, bounds: Bounds, lines: Lines, both: bool, stop: bool = False
+        self, relaxation: FixedRelaxation, bounds: Bounds, lines: DualLines, both: bool, stop: bool = False
     ) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
         self.relaxation, self.noise = relaxation, relaxation.noise
@@ -280,7 +280,7 @@ class _BackSubstitution:
         return self._relaxed(value, forms.at(support), interval, signs, support).spread(support, len(interval.lower))
 
     def _relaxed(
-        self, value: int, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None
+        self, value: int, forms: Fixed, interval: IntegerInterval, signs: Tensor | None, support: Tensor | None
     ) -> Fixed:
         """Forms on ReLUs as forms on their pre-activation; support: the neurons of the columns, None for all."""
         shares = self.lines.multipliers.get(value)
@@ -303,7 +303,7 @@ class _BackSubstitution:
             pulled = pulled - _shares(shares, forms.bits, interval, signs)
         return Fixed(pulled, forms.bits)
 
-    def _heights(self, forms: Fixed, interval: Interval, signs: Tensor | None, support: Tensor | None) -> None:
+    def _heights(self, forms: Fixed, interval: IntegerInterval, signs: Tensor | None, support: Tensor | None) -> None:
         """Adds the offsets of upper lines."""
         unstable = interval.unstable if support is None else interval.unstable[support]
         columns = unstable.nonzero().flatten()
@@ -357,7 +357,7 @@ class _BackSubstitution:
                 self.totals.add_units(below, above, forms.bits + ends.bits)
 
 
-def _slopes(slopes: Tensor, interval: Interval) -> Tensor:
+def _slopes(slopes: Tensor, interval: IntegerInterval) -> Tensor:
     """Lower slopes over 2**30: a proof's for unstable neurons and where it has some, otherwise those of the chords.
 
     A proof may have slopes of neurons that are active here and were unstable in the search. Their lines are lower lines
@@ -375,7 +375,7 @@ def _with_room(forms: Fixed, largest: float) -> Fixed:
     return replace(forms.coarser(1), error=0) if forms.largest >= 1 << (BITS - 1) else forms
 
 
-def _shares(shares: Tensor, bits: int, interval: Interval, signs: Tensor | None) -> Tensor:
+def _shares(shares: Tensor, bits: int, interval: IntegerInterval, signs: Tensor | None) -> Tensor:
     """Multipliers (beta) of neurons of a known sign, in units of 2**-bits: rounded towards zero, with these signs."""
     stable_signs = interval.active.to(torch.int64) - interval.inactive.to(torch.int64)
     if signs is not None:

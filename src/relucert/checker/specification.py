@@ -27,7 +27,7 @@ Atom = tuple[Form, bool]  # a form that is not positive, and whether it has to b
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckedCase:
     """Inputs between two ends at which all inequalities are met. Strict ones are met in fewer places, so that a proof
     about `<=` is one about `<`."""
 
@@ -36,7 +36,7 @@ class Case:
     inequalities: frozenset[Inequality]
 
 
-def read_cases(text: str, inputs: int, outputs: int) -> set[Case]:
+def read_cases(text: str, inputs: int, outputs: int) -> set[CheckedCase]:
     """The cases of which one has to be met at a violation; those that can't be met are left out."""
     sizes = {"X": inputs, "Y": outputs}
     conjunctions: list[list[Atom]] = [[]]
@@ -132,7 +132,7 @@ def _sum(terms: list[tuple[int, Form]]) -> Form:
     return total
 
 
-def _case(conjunction: list[Atom], inputs: int) -> Case | None:
+def _case(conjunction: list[Atom], inputs: int) -> CheckedCase | None:
     """The case of some atoms; None where it can't be met."""
     inequalities = [(_inequality(form), strict) for form, strict in conjunction]
     least: dict[Terms, tuple[Fraction, bool]] = {}  # of every sum the lowest bound, and whether it may be reached
@@ -148,7 +148,7 @@ def _case(conjunction: list[Atom], inputs: int) -> Case | None:
     if not len(low) == len(high) == inputs:
         raise Rejected("its property leaves an input without a bound")
     general = (inequality for inequality, _ in inequalities if inequality.outputs or len(inequality.inputs) > 1)
-    return Case(low, high, frozenset(general))
+    return CheckedCase(low, high, frozenset(general))
 
 
 def _exclude(terms: Terms, least: dict[Terms, tuple[Fraction, bool]]) -> bool:

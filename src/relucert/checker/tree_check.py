@@ -10,10 +10,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from relucert.checker.claim import Certified
+from relucert.checker.claim import RadiusClaim
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, Interval, Lines, on_grid
+from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, DualLines, IntegerInterval, on_grid
 from relucert.checker.noise import activation_error
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
@@ -44,11 +44,11 @@ class TreeCheck:
     inference: str = "real"
     progress: Callable[[int, int], None] | None = None
     done: int = 0
-    bounds: dict[int, Interval] = field(default_factory=dict)
+    bounds: dict[int, IntegerInterval] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, network: Network, claim: Certified, described: RelaxationEntry, inference: str = "real",
+        cls, network: Network, claim: RadiusClaim, described: RelaxationEntry, inference: str = "real",
         progress: Callable[[int, int], None] | None = None,
     ) -> TreeCheck:  # fmt: skip
         """The check of a claim about an image."""
@@ -103,7 +103,7 @@ class TreeCheck:
         value_bounds = ValueBounds(self.relaxation, self.inference, self.described.rules[0])
         self.relaxation, self.bounds = value_bounds.relaxation, value_bounds.bounds
 
-        def hidden(value: int) -> Interval:
+        def hidden(value: int) -> IntegerInterval:
             interval = ruled[0][value]
             for bounds in ruled[1:]:
                 interval = interval.met(bounds[value])
@@ -118,7 +118,7 @@ class TreeCheck:
             least = self._least(network.output, self.rows, self.described.rows)
         return [Fraction(number, 1 << BOUND_BITS) + offset for number, offset in zip(least, self.offsets, strict=True)]
 
-    def _improved(self, value: int, interval: Interval, entry: NeuronTrees) -> Interval:
+    def _improved(self, value: int, interval: IntegerInterval, entry: NeuronTrees) -> IntegerInterval:
         """Intersects bounds with those that trees prove of single neurons."""
         neurons = torch.tensor(entry.neurons, dtype=torch.long)
         forms = torch.zeros(len(neurons), self.relaxation.network.sizes[value], dtype=torch.float64)
@@ -144,7 +144,7 @@ class TreeCheck:
             raise Rejected("a form has no tree")
         return [number for number in least if number is not None]
 
-    def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> Lines:
+    def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> DualLines:
         """The slopes, signs and multipliers of a chunk of leaves."""
         sizes, count = self.relaxation.network.sizes, len(leaves)
         leaf_slopes = torch.from_numpy(trees.slopes[[leaf.leaf for leaf in leaves]])
@@ -170,7 +170,7 @@ class TreeCheck:
                     multipliers[self.relus[source][0]] = torch.zeros(count, sizes[source], dtype=torch.float64)
                 signs[source][row, neuron] = sign
                 multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-leaf.scale
-        return Lines(slopes, signs, multipliers, smooth=smooth)
+        return DualLines(slopes, signs, multipliers, smooth=smooth)
 
     def _smooth_on(self, source: int) -> list[int]:
         return [value for value in self.relaxation.smooth if self.relaxation.network.source(value) == source]

@@ -21,7 +21,7 @@ Scope = Literal["all", "inner", "signs"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class BoundingRule:
     """How all neurons are bounded, layer after layer, each from the bounds that the same rule gave those before.
 
     Attributes:
@@ -121,7 +121,7 @@ class RelaxationEntry:
             lie: trees have shares, 0 for the first and 1 for the second.
     """
 
-    rules: list[Rule]
+    rules: list[BoundingRule]
     neurons: dict[int, list[int]]
     hidden: dict[int, NeuronTrees]
     rows: Trees | None
@@ -138,7 +138,7 @@ class RelaxationEntry:
         return 0 if self.rows is None else len(self.rows.nodes)
 
 
-def by_rule(rule: Rule) -> RelaxationEntry:
+def by_rule(rule: BoundingRule) -> RelaxationEntry:
     """The relaxation by which one rule bounds all neurons and rows."""
     return RelaxationEntry([rule], {}, {}, None)
 
@@ -172,10 +172,10 @@ def _range(tables: list[Any]) -> tuple[list[float], list[float]]:
     return least, largest
 
 
-def _rule(entry: dict[str, Any]) -> Rule:
+def _rule(entry: dict[str, Any]) -> BoundingRule:
     require(set(entry) - {"slopes"} in ({"rule", "scope"}, {"rule", "by_intervals"}), "a rule has other entries")
     require(entry["rule"] in RULES, "a rule is none that is known")
-    return Rule(entry["rule"], scope_of(entry), smooth_slopes_of(entry))
+    return BoundingRule(entry["rule"], scope_of(entry), smooth_slopes_of(entry))
 
 
 def smooth_slopes_of(entry: dict[str, Any]) -> dict[int, list[list[float]]]:

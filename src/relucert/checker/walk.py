@@ -12,10 +12,10 @@ import torch
 from relucert.checker.document import CutNode, LeafNode
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import SLOPE_BITS, Interval, Lines
+from relucert.checker.lines import SLOPE_BITS, DualLines, IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import rule_bounds
-from relucert.checker.trees import Rule
+from relucert.checker.trees import BoundingRule
 
 KEPT = 2**12  # boxes whose bounds are remembered for other rows
 
@@ -38,7 +38,7 @@ class Walk:
     nodes: Sequence[CutNode | LeafNode]
     box: tuple[Sequence[Fraction], Sequence[Fraction]]
     progress: Callable[[int, int], None] | None = None
-    _bounds: dict[object, tuple[FixedRelaxation, dict[int, Interval]]] = field(default_factory=dict)
+    _bounds: dict[object, tuple[FixedRelaxation, dict[int, IntegerInterval]]] = field(default_factory=dict)
 
     def run(self) -> int:
         """Checks all leaves and returns their number; raises Rejected unless all hold and every node is in a tree."""
@@ -95,11 +95,11 @@ class Walk:
             for value, numbers in leaf.slopes.items()
         }
         form = torch.eye(network.classes, dtype=torch.float64)[row][None]
-        (least,) = relaxation.least(network.output, form, bounds, Lines(slopes))
+        (least,) = relaxation.least(network.output, form, bounds, DualLines(slopes))
         if not least > 0:
             raise Rejected(f"leaf {index} does not prove that its row is positive")
 
-    def _bounded(self, path: _Path) -> tuple[FixedRelaxation, dict[int, Interval]]:
+    def _bounded(self, path: _Path) -> tuple[FixedRelaxation, dict[int, IntegerInterval]]:
         """A leaf's box, and the bounds of its neurons with CROWN's lines."""
         key = tuple(sorted(path.low.items())), tuple(sorted(path.high.items()))
         if key not in self._bounds:
@@ -110,5 +110,5 @@ class Walk:
             relaxation = self.relaxation.over(FixedRegion.between(low, high))
             if len(self._bounds) >= KEPT:
                 self._bounds.pop(next(iter(self._bounds)))
-            self._bounds[key] = relaxation, rule_bounds(relaxation, Rule("crown", "all"), "real")
+            self._bounds[key] = relaxation, rule_bounds(relaxation, BoundingRule("crown", "all"), "real")
         return self._bounds[key]

@@ -128,7 +128,7 @@ class QuadraticMethod:
         notes = self._notes.get(question_key(point, prop))
         return None if notes is None else notes.evidence
 
-    def curve(self, point: Tensor) -> Curve | None:
+    def curve(self, point: Tensor) -> DecidingMargin | None:
         """The margins, by radius, of the question that was asked last about a point, (size,)."""
         return self._curves.get(_rounded(point))
 
@@ -147,7 +147,7 @@ class QuadraticMethod:
         return notes
 
     @cached_property
-    def _curves(self) -> dict[bytes, Curve]:
+    def _curves(self) -> dict[bytes, DecidingMargin]:
         return {}
 
     @cached_property
@@ -184,7 +184,7 @@ class _Notes:
         evidence: Of the largest radius at which certificates proved all margins.
     """
 
-    curve: Curve = field(default_factory=lambda: Curve())
+    curve: DecidingMargin = field(default_factory=lambda: DecidingMargin())
     weakest: int | None = None
     memories: dict[int, Memory] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
@@ -224,7 +224,7 @@ class CurvePoint:
 
 
 @dataclass(eq=False)
-class Curve:
+class DecidingMargin:
     """The deciding margin of a question by radius: `height - a radius^growth` through what is known."""
 
     points: list[CurvePoint] = field(default_factory=list)

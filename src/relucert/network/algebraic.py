@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import Functions
+from relucert.arithmetic.elementary import ElementaryFunctions
 from relucert.errors import NetworkError
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.inference import Inference
@@ -51,7 +51,7 @@ class Power(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] ** self.exponent
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The power and its derivative, each with at most as many roundings as the exponent."""
         before = _power(points, self.exponent - 1)
         return Terms(before * points, self.exponent * before)
@@ -80,7 +80,7 @@ class Reciprocal(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].reciprocal()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The reciprocal, rounded once, and its derivative, rounded twice."""
         value = 1 / points
         return Terms(value, -value * value)
@@ -104,7 +104,7 @@ class Sqrt(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sqrt()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The root, off by 4 u, and its derivative, off by 5 u."""
         value = functions.sqrt(points)
         return Terms(value, 0.5 / value)
@@ -133,7 +133,7 @@ class Log(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].log()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
 

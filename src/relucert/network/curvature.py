@@ -36,7 +36,7 @@ class EnclosedPoint:
         return (lower <= self.high) & (upper >= self.low)
 
 
-class Piece(NamedTuple):
+class CurvedPiece(NamedTuple):
     """Where f is convex (curvature 1) or concave (-1), or either, by neuron.
 
     Attributes:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.elementary import Functions
+from relucert.arithmetic.elementary import ElementaryFunctions
 from relucert.errors import NetworkError
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
@@ -30,7 +30,7 @@ class Exp(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].exp()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         value = functions.exp(points)
         return Terms(value, value)
 
@@ -52,7 +52,7 @@ class Softplus(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].clamp(min=0) + torch.log1p(torch.exp(-inputs[0].abs()))
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """max(x, 0) + log(1 + e) with e = e^-|x|, off by 8 u: both terms are positive. f' is the sigmoid."""
         fall = functions.exp(-points.abs())
         share = 1 / (1 + fall)
@@ -89,7 +89,7 @@ class Elu(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.elu(inputs[0], self.alpha)
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """e^x - 1 is off by 12 u, e^x by 8 u, and a product adds one."""
         negative, left = points.clamp(max=0), points < 0
         value = torch.where(left, self.alpha * functions.expm1(negative), points)

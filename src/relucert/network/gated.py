@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.elementary import PLAIN, TAIL, Functions
+from relucert.arithmetic.elementary import PLAIN, TAIL, ElementaryFunctions
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -92,7 +92,7 @@ class Silu(_Gated):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.silu(inputs[0])
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The gate g is off by 18 u, g (1 - g) by 28 u; f' = g + x g (1 - g)."""
         fall = functions.exp(-points.abs())
         share = 1 / (1 + fall)
@@ -113,7 +113,7 @@ class Gelu(_Gated):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0])
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The gate is erfc(-x / sqrt 2) / 2, whose argument is off by 2 u: by 65 u in all, in the tail by (64 + 2 x^2)
         u of itself. f' = gate + x e^(-x^2 / 2) / sqrt(2 pi), where x^2 is rounded. Beyond 60 both are below 2^-1000."""
         near = points.clamp(-60, 60)
@@ -137,7 +137,7 @@ class GeluTanh(_Gated):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.gelu(inputs[0], approximate="tanh")
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The gate is the sigmoid of y = x (a + b x^2), which is off by 8 u, so e^-|y| by (8 + 8 |y|) u; that counts
         where the gate is small. Beyond 30 the gate is 0 or 1 up to 2^-1000."""
         near = points.clamp(-30, 30)
@@ -165,7 +165,7 @@ class Mish(_Gated):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.mish(inputs[0])
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """With w = e^x the gate is n / (n + 2), n = w (w + 2), and its derivative 4 w (1 + w) / (n + 2)^2; for x > 0
         both are divided through by powers of w. All terms are positive: the gate is off by 40 u, the other by 70 u."""
         small, negative = functions.exp(-points.abs()), points < 0
@@ -193,7 +193,7 @@ class HardSwish(SmoothActivation):
     def apply(self, *inputs: Tensor) -> Tensor:
         return functional.hardswish(inputs[0])
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """4 roundings."""
         gate = (points + 3).clamp(0, 6) / 6
         inner = (points > -3) & (points < 3)

@@ -24,7 +24,7 @@ INPUT = 0
 Form = TypeVar("Form")
 
 
-class Rule(Protocol[Form]):
+class PullRule(Protocol[Form]):
     """How forms pass each operation of a network; a form may be a tensor, or whatever the rule makes of one."""
 
     def affine(self, value: int, form: Form) -> Sequence[Form]:
@@ -37,7 +37,7 @@ class Rule(Protocol[Form]):
         """The sum of two forms on a value that two branches lead to."""
 
 
-def pull_back(network: Network, value: int, form: Form, rule: Rule[Form], stop: int = INPUT) -> dict[int, Form]:
+def pull_back(network: Network, value: int, form: Form, rule: PullRule[Form], stop: int = INPUT) -> dict[int, Form]:
     """Back-substitutes a form on a value; returns the forms that are left by their values: the input, or `stop`.
 
     Raises TimeUp between two layers once time is over.

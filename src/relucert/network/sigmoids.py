@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import ROOT_PI, Functions
+from relucert.arithmetic.elementary import ROOT_PI, ElementaryFunctions
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -47,7 +47,7 @@ class Sigmoid(_Sigmoidal):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sigmoid()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """With e = e^-|x|, off by 8 u: 1 / (1 + e) or e / (1 + e), off by 18 u, and e / (1 + e)^2, off by 28 u."""
         fall = functions.exp(-points.abs())
         share = 1 / (1 + fall)
@@ -69,7 +69,7 @@ class Tanh(_Sigmoidal):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].tanh()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """f is off by 32 u of itself, and f' = 1 - f^2 by 66 u of 1."""
         value = functions.tanh(points)
         return Terms(value, 1 - value * value, slope_size=torch.ones_like(value))
@@ -89,7 +89,7 @@ class Erf(_Sigmoidal):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].erf()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """f' = 2 e^(-x^2) / sqrt(pi): x^2 is rounded, which costs x^2 u; beyond 30 it is below 2^-1000."""
         near = points.clamp(-30, 30)
         square = near * near
@@ -111,7 +111,7 @@ class Softsign(_Sigmoidal):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] / (1 + inputs[0].abs())
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The value, rounded twice, and its derivative, rounded four times."""
         share = 1 / (1 + points.abs())
         return Terms(points * share, share * share)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, Functions
+from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, ElementaryFunctions
 from relucert.network.activation import Activation
-from relucert.network.curvature import EnclosedPoint, Piece, parallel_slope, past, supporting_slopes
+from relucert.network.curvature import CurvedPiece, EnclosedPoint, parallel_slope, past, supporting_slopes
 from relucert.network.inference import Inference
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SmoothActivation(Activation):
         return ()
 
     @abstractmethod
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """f and f' at points."""
 
     @abstractmethod
@@ -85,11 +85,11 @@ class SmoothActivation(Activation):
         """Whether f is defined on all of [lower, upper]; None: it is everywhere."""
         return None
 
-    def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[Piece]:
+    def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[CurvedPiece]:
         """Pieces that cover [lower, upper], in order."""
         ends = (None, *self.breakpoints, None)
         return [
-            Piece(curvature, ends[number], ends[number + 1], partial(self.tangent_point, piece=number))
+            CurvedPiece(curvature, ends[number], ends[number + 1], partial(self.tangent_point, piece=number))
             for number, curvature in enumerate(self.curvatures)
         ]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import LARGEST_ANGLE, Functions
-from relucert.network.curvature import EnclosedPoint, Piece
+from relucert.arithmetic.elementary import LARGEST_ANGLE, ElementaryFunctions
+from relucert.network.curvature import CurvedPiece, EnclosedPoint
 from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -37,14 +37,14 @@ class _Wave(SmoothActivation):
         far = torch.maximum(lower.abs(), upper.abs()) > LARGEST_ANGLE / 2
         return ~far & (upper - lower <= 2 * math.pi)
 
-    def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[Piece]:
+    def pieces(self, lower: Tensor, upper: Tensor) -> Sequence[CurvedPiece]:
         """From zero k to zero k + 1 it is concave for even k, convex for odd k."""
         first = torch.floor(lower / math.pi + self.quarter / 2 - ANGLE_ERROR).nan_to_num(0)
         numbers = [first + index for index in range(PIECES)]
         zeros = [self._zero(number) for number in numbers[1:]]
         ends = [None, *zeros, None]
         return [
-            Piece(2 * (number % 2) - 1, ends[index], ends[index + 1], self._tangent_point_after(number))
+            CurvedPiece(2 * (number % 2) - 1, ends[index], ends[index + 1], self._tangent_point_after(number))
             for index, number in enumerate(numbers)
         ]
 
@@ -104,7 +104,7 @@ class Sin(_Wave):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sin()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         ones = torch.ones_like(points)
         return Terms(functions.sin(points), functions.cos(points), ones, ones)
 
@@ -120,6 +120,6 @@ class Cos(_Wave):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].cos()
 
-    def formula(self, points: Tensor, functions: Functions) -> Terms:
+    def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         ones = torch.ones_like(points)
         return Terms(functions.cos(points), -functions.sin(points), ones, ones)

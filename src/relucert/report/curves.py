@@ -32,7 +32,7 @@ SHARES = {
 COLOURS = 10  # of matplotlib's cycle
 
 
-class Curve(Line2D):
+class AccuracyCurve(Line2D):
     """A step curve of accuracy against radius that remembers its method, norm and valid inputs.
 
     name: the method's, or what it was labelled with; share: what the vertical axis is called.
@@ -73,8 +73,8 @@ def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None
     for method, group in listed:
         words = label if label is None or len(listed) == 1 else f"{label}, {method.name}"
         answers = [answer for answer in group if answer.name == method.name]
-        axes.add_line(Curve(method, answers, words, f"C{len(axes.lines) % COLOURS}"))
-    curves = [line for line in axes.lines if isinstance(line, Curve)]
+        axes.add_line(AccuracyCurve(method, answers, words, f"C{len(axes.lines) % COLOURS}"))
+    curves = [line for line in axes.lines if isinstance(line, AccuracyCurve)]
     top = max([*tops, *(curve.top for curve in curves)], default=0.0) or 1.0
     for curve in curves:
         curve.extend(top)
@@ -86,7 +86,7 @@ def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None
     return axes
 
 
-def _radius_label(curves: Sequence[Curve]) -> str:
+def _radius_label(curves: Sequence[AccuracyCurve]) -> str:
     """The label of the axis of radii: the norm and the valid inputs, where all curves agree on them."""
     norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
     norm = f", p = {norms.pop()}" if len(norms) == 1 else ""
@@ -94,7 +94,7 @@ def _radius_label(curves: Sequence[Curve]) -> str:
     return f"radius{norm}{valid}"
 
 
-def _tell_apart(curves: Sequence[Curve]) -> None:
+def _tell_apart(curves: Sequence[AccuracyCurve]) -> None:
     """Labels every curve by its name, by the norm and the valid inputs where these differ, else by a number."""
     norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
     labels = []

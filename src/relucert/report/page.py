@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from relucert.common.words import counted
 from relucert.report.domain import in_words
-from relucert.report.grouping import Group, grouped
+from relucert.report.grouping import RunGroup, grouped
 from relucert.report.markup import render
 from relucert.report.paper_table import Table, table_of
 from relucert.report.published import table_section
-from relucert.report.reading import REAL, Run, read_record, run_of
+from relucert.report.reading import REAL, RunFile, read_record, run_of
 from relucert.report.sections import norm_section
 from relucert.report.verdict_run import VerdictRun, verdict_run_of
 from relucert.report.verdict_section import verdict_section
@@ -30,7 +30,7 @@ def page(*recorded: Record) -> str:
     """The whole page about one record or several."""
     folder = resources.files("relucert.report")
     style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    groups = grouped([run for run in recorded if isinstance(run, Run)])
+    groups = grouped([run for run in recorded if isinstance(run, RunFile)])
     paper = [table for table in recorded if isinstance(table, Table)]
     verdicts = [run for run in recorded if isinstance(run, VerdictRun)]
     alone = len(groups) == 1 and not verdicts and not paper
@@ -61,7 +61,7 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _title(groups: Sequence[Group], verdicts: Sequence[VerdictRun], paper: Sequence[Table]) -> str:
+def _title(groups: Sequence[RunGroup], verdicts: Sequence[VerdictRun], paper: Sequence[Table]) -> str:
     networks = [run.network for run in verdicts if run.network is not None]
     names = list(dict.fromkeys([*(group.name for group in groups), *networks]))
     if not names:
@@ -71,7 +71,7 @@ def _title(groups: Sequence[Group], verdicts: Sequence[VerdictRun], paper: Seque
     return f"How robust {'are' if len(names) > 1 else 'is'} {listed}?"
 
 
-def _names(groups: Sequence[Group]) -> list[str]:
+def _names(groups: Sequence[RunGroup]) -> list[str]:
     """The title of each group: its network, with the target where that is not enough, else with its files."""
     names = [f"{group.name}{_evaluated(group)}" for group in groups]
     named = list(zip(names, groups, strict=True))
@@ -80,11 +80,11 @@ def _names(groups: Sequence[Group]) -> list[str]:
     return next((each for each in (names, targets) if len(set(each)) == len(each)), files)
 
 
-def _evaluated(group: Group) -> str:
+def _evaluated(group: RunGroup) -> str:
     return "" if group.inference == REAL else f" evaluated in {group.inference}"
 
 
-def _group(group: Group, name: str, alone: bool) -> list[Markup]:
+def _group(group: RunGroup, name: str, alone: bool) -> list[Markup]:
     """One section per norm; where the page has other groups, the first section says what this group has in common."""
     norms = list(dict.fromkeys(answer.norm for answer in group.results))
     if alone:
@@ -92,7 +92,7 @@ def _group(group: Group, name: str, alone: bool) -> list[Markup]:
     return [norm_section(group, norm, name, None if number else _facts(group)) for number, norm in enumerate(norms)]
 
 
-def _facts(group: Group) -> dict[str, Any]:
+def _facts(group: RunGroup) -> dict[str, Any]:
     """What the runs of a group have in common, what was left out, what failed, and whether all are finished."""
     versions = dict.fromkeys(run.head["relucert"] for run in group.runs)
     facts = [
@@ -112,7 +112,7 @@ def _facts(group: Group) -> dict[str, Any]:
     }
 
 
-def _failures(group: Group) -> str | None:
+def _failures(group: RunGroup) -> str | None:
     """How many answers errors inside methods spoilt, and what the most frequent errors say; None without any."""
     reasons = Counter(f"{answer.name}: {answer.reason}" for answer in group.results if answer.failed)
     if not reasons:
@@ -137,7 +137,7 @@ def _entries(head: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return entries
 
 
-Record = Run | Table | VerdictRun
+Record = RunFile | Table | VerdictRun
 
 
 def read_any(path: Path) -> Record:

@@ -127,21 +127,21 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Run(Recorded):
+class RunFile(Recorded):
     """A run file: answers about images."""
 
     results: tuple[Result, ...]
 
 
-def read(path: Path) -> Run:
+def read(path: Path) -> RunFile:
     """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
     return run_of(read_record(path), path)
 
 
-def run_of(record: Mapping[str, Any], path: Path) -> Run:
+def run_of(record: Mapping[str, Any], path: Path) -> RunFile:
     """The run that a record from this file tells of."""
     head, results = read_rows(record, path, "result", result)
-    run = Run(head, path.name, results)
+    run = RunFile(head, path.name, results)
     try:
         check_options(run.options)
     except ValueError as error:

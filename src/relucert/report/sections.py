@@ -13,7 +13,7 @@ from relucert.common.words import counted
 from relucert.report import charts, tables
 from relucert.report.domain import NOT_RECORDED, in_words
 from relucert.report.gallery import gallery
-from relucert.report.grouping import Group
+from relucert.report.grouping import RunGroup
 from relucert.report.markup import render
 from relucert.report.reading import NEURON_STATES, AnswerKind, Result
 from relucert.report.series import PROVEN, Sandwich, Series, best_proven, sandwiches, series, tightness
@@ -34,7 +34,7 @@ Tiles = list[tuple[str, str]]
 """Numbers as they are shown, each with what it is."""
 
 
-def norm_section(group: Group, norm: str, title: str, facts: Mapping[str, Any] | None) -> Markup:
+def norm_section(group: RunGroup, norm: str, title: str, facts: Mapping[str, Any] | None) -> Markup:
     """Everything about one norm.
 
     Args:

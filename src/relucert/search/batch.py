@@ -16,7 +16,7 @@ from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation
 from relucert.search.first_order import LIMIT, least_rows
 from relucert.search.prediction import RelativeWidths
-from relucert.search.root import Curve, PredictedMargin
+from relucert.search.root import MarginCurve, PredictedMargin
 from relucert.search.shells import NEARBY, ShellBounds
 from relucert.search.state import SearchState
 
@@ -213,7 +213,7 @@ class SearchBatch(SearchState):
         if isinstance(self.model, ShellBounds):
             self._predict_root_by_shells(self.model)
             return
-        last = Curve(self.radii[:, None], self.margin[:, None])
+        last = MarginCurve(self.radii[:, None], self.margin[:, None])
         step = (last.margins / self.slope[:, None]).abs()
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
@@ -239,7 +239,7 @@ class SearchBatch(SearchState):
         predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
         if not self._by_surrogate:
             return predicted
-        return predicted.meeting(Curve(self.radii[:, None], self.margin[:, None]))
+        return predicted.meeting(MarginCurve(self.radii[:, None], self.margin[:, None]))
 
     @property
     def _by_surrogate(self) -> bool:

@@ -81,7 +81,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Proven:
+class ProvenRadius:
     """A radius that a step proved.
 
     Attributes:
@@ -97,7 +97,7 @@ class Proven:
     evidence: Evidence | None = None
 
 
-Run = Callable[[Task, Proven | None, float], Iterator[Proven]]
+Run = Callable[[Task, ProvenRadius | None, float], Iterator[ProvenRadius]]
 """From a task, what is proven of it so far, and by the monotonic clock when time ends, to what is proven beyond it."""
 
 
@@ -128,7 +128,7 @@ class PortfolioRun:
     """
 
     task: Task
-    best: Proven | None = None
+    best: ProvenRadius | None = None
     cut_off: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     evaluations: int = 0
@@ -174,7 +174,7 @@ def method_step(
 ) -> Step:
     """A method of the table as a step: its search starts from what is proven."""
 
-    def run(task: Task, best: Proven | None, ends: float) -> Iterator[Proven]:
+    def run(task: Task, best: ProvenRadius | None, ends: float) -> Iterator[ProvenRadius]:
         method = find_method(name, report=task.reporter)
         if isinstance(method, (AlphaMethod, QuadraticMethod)):
             method = replace(method, ends=ends)
@@ -186,7 +186,7 @@ def method_step(
             (end,) = searcher.run(task.problem.region, task.problem.prop, start, ends)
         if end.radius is not None and (best is None or end.radius > best.radius):
             evidence = None if task.keeper is None else task.keeper.evidence(method, task.problem, end)
-            yield Proven(end.radius, end.weakest, end.method, end.evaluations, evidence)
+            yield ProvenRadius(end.radius, end.weakest, end.method, end.evaluations, evidence)
 
     def suited(task: Task) -> bool:
         return suits(task) and (task.network.rectifiers_only or not find_method(name).needs_rectifiers)

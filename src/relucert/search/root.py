@@ -31,7 +31,7 @@ BRACKET_STEPS = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its brac
 CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # around a root, where predictions are nearly exact but not cheap
 
 
-class Curve(NamedTuple):
+class MarginCurve(NamedTuple):
     """Margins at radii in order, (batch, points) each."""
 
     radii: Tensor
@@ -42,19 +42,19 @@ class Curve(NamedTuple):
         """Whether the sign changes, (batch,)."""
         return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
 
-    def around(self, count: int) -> Curve:
+    def around(self, count: int) -> MarginCurve:
         """At most `count` neighbouring points around the first change of sign, or the last ones where there is none."""
         changed = (self.margins > 0) != (self.margins[:, :1] > 0)
         last = self.radii.shape[1] - 1
         count = min(count, last + 1)
         crossing = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]
         points = (crossing - count // 2).clamp(0, last + 1 - count) + torch.arange(count)
-        return Curve(self.radii.gather(1, points), self.margins.gather(1, points))
+        return MarginCurve(self.radii.gather(1, points), self.margins.gather(1, points))
 
-    def bracket(self) -> tuple[Curve, Curve]:
+    def bracket(self) -> tuple[MarginCurve, MarginCurve]:
         """The neighbours between which the sign changes."""
         pair = self.around(2)
-        return Curve(pair.radii[:, :1], pair.margins[:, :1]), Curve(pair.radii[:, 1:], pair.margins[:, 1:])
+        return MarginCurve(pair.radii[:, :1], pair.margins[:, :1]), MarginCurve(pair.radii[:, 1:], pair.margins[:, 1:])
 
     def slope(self) -> Tensor:
         """The slope of a chord around where the sign changes; strictly negative, as margins are meant to fall."""
@@ -91,7 +91,7 @@ class PredictedMargin:
     correction: Correction
     offset: Tensor | float = 0.0
 
-    def meeting(self, last: Curve) -> PredictedMargin:
+    def meeting(self, last: MarginCurve) -> PredictedMargin:
         """The prediction, moved so that it meets the last evaluation, (batch, 1) each."""
         return replace(self, offset=last.margins - replace(self, offset=0.0).at(last.radii))
 
@@ -99,7 +99,7 @@ class PredictedMargin:
         """The predicted margins at candidate radii, (batch, radii)."""
         return self.evaluator.predict(self.problem, radii, self.model, self.correction).amin(2) + self.offset
 
-    def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Curve:
+    def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> MarginCurve:
         """Margins around the root where nothing was evaluated.
 
         Args:
@@ -107,13 +107,13 @@ class PredictedMargin:
             guess: Where the root may be, (batch, 1).
             exact: Whether predictions are, so that the root is worth knowing closely.
         """
-        centre = Curve(torch.zeros_like(guess), heights)
+        centre = MarginCurve(torch.zeros_like(guess), heights)
         curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64), centre)
         if not bool(curve.crossed.all()):
             curve = self._section(guess * torch.tensor(FAR_FACTORS, dtype=torch.float64), centre)
         return self._sharpened(curve, SHARPEST if exact else ROUGH)
 
-    def near_root(self, last: Curve, step: Tensor, shares: tuple[float, ...]) -> Curve:
+    def near_root(self, last: MarginCurve, step: Tensor, shares: tuple[float, ...]) -> MarginCurve:
         """Margins around the root, by sectioning ever more closely.
 
         Args:
@@ -132,14 +132,16 @@ class PredictedMargin:
             curve = self._section(torch.where(curve.crossed[:, None], far, farther), last)
         return self._sharpened(curve, SHARPNESS)
 
-    def around(self, guess: Tensor, sharpness: float) -> Curve:
+    def around(self, guess: Tensor, sharpness: float) -> MarginCurve:
         """Margins around the root where it is near a guess, (batch, 1), as closely as its bracket shall be sharp."""
         curve = self._section(guess * torch.tensor(CLOSE_FACTORS, dtype=torch.float64))
         if not bool(curve.crossed.all()):
             curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64))
         return self._sharpened(curve, sharpness, CLOSE_BRACKET_STEPS)
 
-    def _sharpened(self, curve: Curve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS) -> Curve:
+    def _sharpened(
+        self, curve: MarginCurve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS
+    ) -> MarginCurve:
         """The curve, evaluated ever more closely around its root until the bracket is that sharp."""
         for _ in range(SECTIONINGS):
             low, high = curve.bracket()
@@ -151,7 +153,9 @@ class PredictedMargin:
             curve = self._section(low.radii + width * inner.sort(1).values, low, high)
         return curve
 
-    def _section(self, grid: Tensor, *others: Curve) -> Curve:
+    def _section(self, grid: Tensor, *others: MarginCurve) -> MarginCurve:
         """Margins at the radii of a grid, (batch, radii), after and before others that were computed already."""
-        curves = [*others[:1], Curve(grid, self.at(grid)), *others[1:]]
-        return Curve(torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1))
+        curves = [*others[:1], MarginCurve(grid, self.at(grid)), *others[1:]]
+        return MarginCurve(
+            torch.cat([curve.radii for curve in curves], 1), torch.cat([curve.margins for curve in curves], 1)
+        )

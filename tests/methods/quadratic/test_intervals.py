@@ -21,7 +21,7 @@ from relucert.methods.quadratic import intervals
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.feasible import feasible_joint, is_joint
 from relucert.methods.quadratic.intervals import Tightened, prefix_of, tightened, tightened_until
-from relucert.methods.sdp import Curve
+from relucert.methods.sdp import DecidingMargin
 from relucert.network import Network
 from tests.methods.quadratic.linearised import NAMES, joint_for, linearise
 from tests.nets import NETWORKS, centres, mlp
@@ -179,7 +179,7 @@ def test_short_numbers_have_24_bits() -> None:
 
 
 def test_a_margin_that_breaks_down_is_looked_for_half_way() -> None:
-    curve = Curve()
+    curve = DecidingMargin()
     curve.add(0, 1.0, 2.0, 3.0)
     curve.add(1, 4.0, -100.0, 3.0)
     guesses = curve.at(torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64))
@@ -189,7 +189,7 @@ def test_a_margin_that_breaks_down_is_looked_for_half_way() -> None:
 
 def test_guesses_go_through_the_radii_on_both_sides() -> None:
     """However flat the margin is between those that passed, a radius that failed stays above the guess."""
-    curve = Curve()
+    curve = DecidingMargin()
     for radius, margin in ((1.0, 3.0), (1.01, 2.98), (1.1, -1.0)):
         curve.add(0, radius, margin, 10.0)
     guesses = curve.at(torch.tensor([1.01, 1.1, 4.0], dtype=torch.float64))

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from relucert.methods.quadratic import layered
-from relucert.methods.quadratic.ascent import Layout
+from relucert.methods.quadratic.ascent import VariableLayout
 from relucert.methods.quadratic.composed import Composed, compose
 from relucert.methods.quadratic.dual import evaluate, gradient
 from relucert.methods.quadratic.feasible import is_composed, is_joint
 from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.passes import THE_INPUT
-from relucert.methods.quadratic.solve import Effort, Solver
+from relucert.methods.quadratic.solve import CertificateEffort, CertificateSolver
 from tests.methods.quadratic.linearised import NAMES, composed_for, linearise, random_point
 from tests.methods.quadratic.test_proof import largest_violation
 from tests.nets import NORMS
@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_the_bounds(name: str, norm: float, monkeypatch:
     network, linearised, _ = linearise(name, norm)
     generator = torch.Generator().manual_seed(2)
     forms = torch.randn(3, network.classes, generator=generator, dtype=torch.float64)
-    layout, point = Layout(linearised, own=False), random_point(linearised, 3, 0.1, generator)
+    layout, point = VariableLayout(linearised, own=False), random_point(linearised, 3, 0.1, generator)
     table = torch.cat([*point.shares.values(), point.inputs, *point.errors.values(), torch.zeros(3, 1)], 1).double()
     ascent = LayeredAscent(layout, forms, torch.zeros(3).double(), table, random_plan(linearised, 3))
 
@@ -101,7 +101,7 @@ def test_weights_that_climb_bound_more(name: str, norm: float) -> None:
     network, linearised, _ = linearise(name, norm)
     forms = torch.eye(network.classes, dtype=torch.float64)[:2]
     heights = forms @ linearised.values[network.output][0]
-    solver, every = Solver(linearised, forms, heights, Effort(shared=40, own=80)), torch.arange(2)
+    solver, every = CertificateSolver(linearised, forms, heights, CertificateEffort(shared=40, own=80)), torch.arange(2)
     endless = torch.full((2,), torch.inf)
     solver.start()
     before = solver.ascend(every, endless).clone()

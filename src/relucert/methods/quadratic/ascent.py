@@ -41,7 +41,7 @@ CHECKED = 10  # steps between two looks at who is done
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class VariableLayout:
     """Where variables are in a row of the table: slices of shares, centres and logarithms of weights."""
 
     linearised: LinearisedNetwork
@@ -106,7 +106,7 @@ class CertificateAscent:
         power: Of own weights.
     """
 
-    layout: Layout
+    layout: VariableLayout
     forms: Tensor
     heights: Tensor
     base: Weights
@@ -191,7 +191,7 @@ def factor_gradient(slope: Gradient) -> Tensor:
     return torch.cat(derivatives, 1).sum(1, keepdim=True)
 
 
-def weight_gradient(layout: Layout, slope: Gradient, spectrum: Spectrum) -> Tensor:
+def weight_gradient(layout: VariableLayout, slope: Gradient, spectrum: Spectrum) -> Tensor:
     """The gradient in the logarithms of own weights, which are scaled until they are feasible: (forms, ...)."""
     carried = slope.inputs.sum(1, keepdim=True) + sum(
         derivative.sum(1, keepdim=True) for derivative in slope.errors.values()

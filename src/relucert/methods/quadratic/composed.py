@@ -36,7 +36,7 @@ ROOM = 2.0**-30  # relative, for rounding
 TINIEST = 1e-30  # in place of zeros that are divided by, or whose logarithms are taken
 
 
-class Plan(Protocol):
+class CertificatePlan(Protocol):
     """What a composed certificate is free to choose."""
 
     @property
@@ -85,11 +85,11 @@ class Composed:
     weights: Weights
     norms: dict[tuple[int, int], float]
     shares: dict[tuple[int, int], float]
-    plan: Plan
+    plan: CertificatePlan
 
 
 def compose(
-    linearised: LinearisedNetwork, quick: LinearisedNetwork, plan: Plan, surplus: float = SURPLUSES[0]
+    linearised: LinearisedNetwork, quick: LinearisedNetwork, plan: CertificatePlan, surplus: float = SURPLUSES[0]
 ) -> Composed:
     """A composed certificate in float64.
 

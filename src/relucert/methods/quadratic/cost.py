@@ -8,7 +8,7 @@ from relucert.bounding.interval import Bounds
 from relucert.methods.quadratic.intervals import MOST_JOINT, STEPS, STEPS_OWN
 from relucert.methods.quadratic.joint import VECTORS
 from relucert.methods.quadratic.semidefinite import SPEED
-from relucert.methods.quadratic.solve import EFFORT, Effort
+from relucert.methods.quadratic.solve import EFFORT, CertificateEffort
 from relucert.network import Affine, Network
 
 PASSES = 4  # over the network, of one step
@@ -41,7 +41,7 @@ def tightening_seconds(network: Network, bounds: Bounds) -> float:
     return seconds
 
 
-def least_seconds(network: Network, effort: Effort | None = None) -> float:
+def least_seconds(network: Network, effort: CertificateEffort | None = None) -> float:
     """For the first certificate of one row and its proof."""
     effort = effort or EFFORT
     work = sum(node.operation.work for node in network.nodes if isinstance(node.operation, Affine))

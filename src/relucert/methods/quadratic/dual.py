@@ -21,7 +21,7 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import DOUBLE, Arithmetic
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.pieces import Piece
+from relucert.methods.quadratic.pieces import StraightPiece
 
 SMALLEST = 2.0**-900  # of weights other than 0: products with them do not underflow
 
@@ -125,16 +125,16 @@ class Term(NamedTuple):
     error_weight: Tensor
     error_centre: Tensor
 
-    def at(self, piece: Piece, deviation: Tensor) -> Tensor:
+    def at(self, piece: StraightPiece, deviation: Tensor) -> Tensor:
         """The term at a deviation dz within a straight piece."""
         from_vertex, from_centre = deviation - self.vertex, piece.steep * deviation + piece.shift - self.error_centre
         linear = self.coefficient * (piece.rise * deviation + piece.shift) - self.link * deviation
         return linear + self.weight * from_vertex.square() - self.error_weight * from_centre.square()
 
-    def curvature(self, piece: Piece) -> Tensor:
+    def curvature(self, piece: StraightPiece) -> Tensor:
         return self.weight - self.error_weight * piece.steep.square()
 
-    def slope(self, piece: Piece) -> Tensor:
+    def slope(self, piece: StraightPiece) -> Tensor:
         """The derivative at dz = 0."""
         concave = self.error_weight * piece.steep * (piece.shift - self.error_centre)
         return piece.rise * self.coefficient - self.link - 2 * self.weight * self.vertex - 2 * concave

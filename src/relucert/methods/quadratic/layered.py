@@ -23,7 +23,7 @@ from relucert.arithmetic.rigor import short
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.ascent import CHECKED, COOLED, DECAY, Layout, factor_gradient, point_gradient
+from relucert.methods.quadratic.ascent import CHECKED, COOLED, DECAY, VariableLayout, factor_gradient, point_gradient
 from relucert.methods.quadratic.composed import TINIEST, Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Gradient, Weights, evaluate, gradient
 from relucert.methods.quadratic.joint import LEADING, SHARPNESS
@@ -139,7 +139,7 @@ class LayeredAscent:
         plan: Of the certificate that they share.
     """
 
-    layout: Layout
+    layout: VariableLayout
     forms: Tensor
     heights: Tensor
     table: Tensor

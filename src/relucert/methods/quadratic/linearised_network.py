@@ -22,7 +22,7 @@ from relucert.arithmetic.rigor import RIGOROUS, SLOPE_UNIT
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.passes import Passes
-from relucert.methods.quadratic.pieces import Piece, chord_slopes, enclosing_pieces, relu_pieces
+from relucert.methods.quadratic.pieces import StraightPiece, chord_slopes, enclosing_pieces, relu_pieces
 from relucert.network import INPUT, Activation, Network
 
 
@@ -51,7 +51,7 @@ class Neurons:
     slope: Tensor
     width: Tensor
     tangent: Tensor
-    pieces: tuple[Piece, ...]
+    pieces: tuple[StraightPiece, ...]
     ends: Tensor | None
     following: bool
 

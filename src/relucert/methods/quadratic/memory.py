@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from relucert.methods.quadratic.ascent import Layout
+from relucert.methods.quadratic.ascent import VariableLayout
 from relucert.methods.quadratic.shared import SharedAscent, row_of_logarithms
 
 NEAR = 1.15  # largest ratio of two radii at which one ascent is a start of the other
@@ -35,7 +35,7 @@ class Memory:
     input_weights: Tensor
 
     @classmethod
-    def of(cls, layout: Layout, line: Tensor, radius: float) -> Memory:
+    def of(cls, layout: VariableLayout, line: Tensor, radius: float) -> Memory:
         """From a row of the table, (1, variables)."""
         point, weights, neurons = layout.point(line), layout.logarithms(line), {}
         for value, unstable in layout.linearised.neurons.items():
@@ -60,7 +60,7 @@ class Memory:
         }
         return replace(self, neurons=neurons)
 
-    def recall(self, layout: Layout, line: Tensor, radius: float, own: bool = True) -> None:
+    def recall(self, layout: VariableLayout, line: Tensor, radius: float, own: bool = True) -> None:
         """Writes what is known into a row of the table, (1, variables), which holds a start of its own.
 
         Neurons that were stable keep their start, its weights moved as those of the others of their layer were, and

@@ -21,7 +21,7 @@ SHARES = (0.0, 0.08, 0.18, 0.32, 0.5, 0.73, 1.0)  # of the way from the referenc
 SAMPLES = 8  # of chords from the reference, on either side
 
 
-class Piece(NamedTuple):
+class StraightPiece(NamedTuple):
     """A straight piece: `dh = rise dz + shift` and `e = steep dz + shift` for dz within [low, high], (count,) each."""
 
     rise: float | Tensor
@@ -30,9 +30,11 @@ class Piece(NamedTuple):
     low: Tensor
     high: Tensor
 
-    def cast(self, dtype: torch.dtype) -> Piece:
+    def cast(self, dtype: torch.dtype) -> StraightPiece:
         rise, *rest = self
-        return Piece(rise.to(dtype) if isinstance(rise, Tensor) else rise, *(numbers.to(dtype) for numbers in rest))
+        return StraightPiece(
+            rise.to(dtype) if isinstance(rise, Tensor) else rise, *(numbers.to(dtype) for numbers in rest)
+        )
 
     @property
     def size(self) -> Tensor:
@@ -41,18 +43,18 @@ class Piece(NamedTuple):
         return (self.rise * far).abs() + self.shift.abs()
 
 
-def relu_pieces(centre: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> tuple[Piece, ...]:
+def relu_pieces(centre: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> tuple[StraightPiece, ...]:
     """Where pre-activations are negative, and where they are positive, for deviations within bounds."""
     positive, kink = centre.clamp(min=0), -centre
     return (
-        Piece(0.0, -positive, -slope, lower, torch.minimum(kink, upper)),
-        Piece(1.0, centre - positive, 1 - slope, torch.maximum(kink, lower), upper),
+        StraightPiece(0.0, -positive, -slope, lower, torch.minimum(kink, upper)),
+        StraightPiece(1.0, centre - positive, 1 - slope, torch.maximum(kink, lower), upper),
     )
 
 
 def enclosing_pieces(
     activation: Activation, centre: Tensor, output: Tensor, slope: Tensor, lower: Tensor, upper: Tensor
-) -> tuple[tuple[Piece, ...], Tensor]:
+) -> tuple[tuple[StraightPiece, ...], Tensor]:
     """Lines below and above any activation, one after the other, interval after interval; and where intervals end,
     (ends, count).
 
@@ -78,7 +80,7 @@ def enclosing_pieces(
             moved = rise * centre
             shift = offset + moved - output
             rounding = RIGOROUS.gamma(4) * (offset.abs() + moved.abs() + output.abs()) + TINY
-            pieces.append(Piece(rise, shift + sign * rounding, rise - slope, *ends))
+            pieces.append(StraightPiece(rise, shift + sign * rounding, rise - slope, *ends))
     return tuple(pieces), torch.stack(breakpoints)
 
 

@@ -125,7 +125,7 @@ class RigorousLinearisation:
         return {value: RIGOROUS.up(amounts * (1 + self.path_error), 4) + TINY for value, amounts in drifts.items()}
 
 
-class PulledBack(NamedTuple):
+class PulledForms(NamedTuple):
     """Forms that were pulled back.
 
     Attributes:
@@ -137,7 +137,7 @@ class PulledBack(NamedTuple):
     lost: Tensor
 
 
-def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) -> PulledBack:
+def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) -> PulledForms:
     """Pulls forms on the output, (forms, classes), back to the input."""
     linearised, network = rigorous.linearised, rigorous.linearised.network
     pending: dict[int, tuple[Tensor, Tensor]] = {network.output: (forms, torch.zeros_like(forms))}
@@ -175,7 +175,7 @@ def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) 
     form, error = pending.get(INPUT, (forms.new_zeros(len(forms), network.sizes[INPUT]),) * 2)
     lost = lost + (error * linearised.radii).sum(1)
     count = max(network.sizes) * (len(network.nodes) + 1)
-    return PulledBack(Pulled(coefficients, links, form), RIGOROUS.above(lost, count))
+    return PulledForms(Pulled(coefficients, links, form), RIGOROUS.above(lost, count))
 
 
 def _join(forms: dict[int, tuple[Tensor, Tensor]], value: int, added: tuple[Tensor, Tensor]) -> None:
@@ -186,7 +186,7 @@ def _join(forms: dict[int, tuple[Tensor, Tensor]], value: int, added: tuple[Tens
     forms[value] = total, RIGOROUS.above(forms[value][1] + added[1] + RIGOROUS.gamma(1) * total.abs(), 2)
 
 
-class Proven(NamedTuple):
+class ProvenMargins(NamedTuple):
     """Lower bounds, (forms,), minus infinity where there is none, and by layer exactly the numbers lambda."""
 
     bounds: Tensor
@@ -196,7 +196,7 @@ class Proven(NamedTuple):
 def prove_margins(
     rigorous: RigorousLinearisation, forms: Tensor, offsets: Tensor, weights: Weights, point: DualPoint,
     signs: Tensor | None = None,
-) -> Proven:  # fmt: skip
+) -> ProvenMargins:  # fmt: skip
     """Lower bounds of `forms @ outputs + offsets` in the region.
 
     Args:
@@ -235,7 +235,7 @@ def prove_margins(
         total.lose(2 * neuron_term.weight * (max_deviations[value] + neuron_term.vertex.abs()) * drift[value])
         _add_neurons(total, confined.neurons[value], neuron_term)
     _add_inputs(total, linearised, pulled.forms.inputs, weights.inputs, point.inputs)
-    return Proven(total.lower(), pulled.forms.links)
+    return ProvenMargins(total.lower(), pulled.forms.links)
 
 
 class _Total:

@@ -23,7 +23,7 @@ from relucert.methods.quadratic.intervals import MOST_JOINT, Tightened, tightene
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.memory import Memory, SharedMemory
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
-from relucert.methods.quadratic.solve import Joint, Solver
+from relucert.methods.quadratic.solve import CertificateSolver, Joint
 from relucert.network import Network
 
 FEWEST_UNSTABLE = 60  # neurons, below which splitting comes to an end sooner
@@ -86,7 +86,7 @@ class RegionRows:
     def __post_init__(self) -> None:
         self.linearised = LinearisedNetwork.of(self.network, self.region, self.bounds)
         self.heights = self.forms @ self.linearised.values[self.network.output][0] + self.offsets
-        self.solver = Solver(self.linearised, self.forms, self.heights, report=self.report)
+        self.solver = CertificateSolver(self.linearised, self.forms, self.heights, report=self.report)
 
     def tightened(self, bounds: Bounds, memories: Mapping[int, SharedMemory]) -> RegionRows:
         """The same rows with bounds of pre-activations that certificates tighten.

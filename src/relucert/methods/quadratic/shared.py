@@ -19,7 +19,7 @@ from relucert.methods.quadratic.ascent import (
     SETTLING,
     WEIGHT_RATE,
     CertificateAscent,
-    Layout,
+    VariableLayout,
     best_factors,
     factor_gradient,
     point_gradient,
@@ -46,7 +46,7 @@ class SharedAscent:
         power: Of these.
     """
 
-    layout: Layout
+    layout: VariableLayout
     forms: Tensor
     heights: Tensor
     table: Tensor
@@ -66,7 +66,7 @@ class SharedAscent:
         }
         counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
         base = compose(linearised, quick, UniformPlan(counted)).weights.map(Tensor.float)
-        layout = Layout(quick, own=False)
+        layout = VariableLayout(quick, own=False)
         table = forms.new_zeros(len(forms), sum(layout.sizes))
         for value, shares in layout.point(table).shares.items():
             shares.copy_(quick.first_shares(value, pulled.coefficients[value]))
@@ -85,12 +85,12 @@ class SharedAscent:
 
     def weights(self) -> Weights:
         """The weights that forms share, before they are made feasible, one row."""
-        own = Layout(self.linearised, own=True)
+        own = VariableLayout(self.linearised, own=True)
         missing = self.logarithms.new_zeros(1, sum(own.sizes) - self.logarithms.shape[1])
         return own.logarithms(torch.cat([missing, self.logarithms], 1)).map(torch.exp)
 
     def ascend(self, steps: int, speed: float = 1.0) -> None:
-        own = Layout(self.linearised, own=True)
+        own = VariableLayout(self.linearised, own=True)
         self._settle()
         adam = Adam([self.table, self.logarithms], DECAY, 1e-12)
         rates = speed * self.layout.rates()
@@ -119,7 +119,7 @@ class SharedAscent:
 
     def own(self, rows: Tensor) -> CertificateAscent:
         """The ascent of some forms with weights of their own, which starts from those that all share."""
-        layout = Layout(self.linearised, own=True)
+        layout = VariableLayout(self.linearised, own=True)
         factors = self.table[rows, -1:]
         table = torch.cat([self.table[rows, :-1], self.logarithms + factors], 1)
         power = PowerIteration(self.linearised, len(rows), torch.Generator().manual_seed(0))
@@ -139,7 +139,7 @@ class SharedAscent:
         ).bounds
 
 
-def row_of_logarithms(weights: Weights, layout: Layout) -> Tensor:
+def row_of_logarithms(weights: Weights, layout: VariableLayout) -> Tensor:
     """The logarithms of weights as one row, in the order of the layout."""
     by_layer = (weights.deviations, weights.errors)
     parts = [weights[value] for weights in by_layer for value in layout.linearised.neurons if value in weights]

@@ -19,7 +19,15 @@ from torch import Tensor
 
 from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.ascent import AGAIN, CHECKED, COOLED, DECAY, CertificateAscent, Layout, best_factors
+from relucert.methods.quadratic.ascent import (
+    AGAIN,
+    CHECKED,
+    COOLED,
+    DECAY,
+    CertificateAscent,
+    VariableLayout,
+    best_factors,
+)
 from relucert.methods.quadratic.composed import TINIEST, Composed, UniformPlan, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights, pull
 from relucert.methods.quadratic.joint import PowerIteration
@@ -33,7 +41,7 @@ FACTORS = torch.logspace(-5, 1, 25)  # of the composed weights: what the input c
 
 
 @dataclass(frozen=True)
-class Effort:
+class CertificateEffort:
     """The numbers of steps.
 
     Attributes:
@@ -47,7 +55,7 @@ class Effort:
     again: int = 100
 
 
-EFFORT = Effort()
+EFFORT = CertificateEffort()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +84,7 @@ class Solution:
     memory: Memory | None = None
 
 
-class Solver:
+class CertificateSolver:
     """All rows in one region.
 
     Args:
@@ -92,7 +100,7 @@ class Solver:
         linearised: LinearisedNetwork,
         forms: Tensor,
         heights: Tensor,
-        effort: Effort | None = None,
+        effort: CertificateEffort | None = None,
         report: Report = silent,
     ) -> None:
         self.linearised, self.quick = linearised, linearised.quick()
@@ -111,7 +119,7 @@ class Solver:
         }
         self.composed = compose(self.linearised, self.quick, UniformPlan(weights))
         self.base = self.composed.weights.map(Tensor.float)
-        layout = Layout(self.quick, own=False)
+        layout = VariableLayout(self.quick, own=False)
         self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
         point = layout.point(self.table)
         for value, shares in point.shares.items():
@@ -147,7 +155,7 @@ class Solver:
 
         An ascent that leaves the range of float32 ends with what is known.
         """
-        layout, plan = Layout(self.quick, own=False), PerNeuronPlan.of(self.quick, self.composed)
+        layout, plan = VariableLayout(self.quick, own=False), PerNeuronPlan.of(self.quick, self.composed)
         ascent = LayeredAscent(layout, self.forms[rows], self.heights[rows], self.table[rows].clone(), plan)
         try:
             ascent.ascend(self.effort.own, self.report)
@@ -159,7 +167,7 @@ class Solver:
     def _ascend_with(
         self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor, speed: float = 1.0
     ) -> Tensor:  # fmt: skip
-        layout, base = Layout(self.quick, own=False), certificate.weights.map(Tensor.float)
+        layout, base = VariableLayout(self.quick, own=False), certificate.weights.map(Tensor.float)
         ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], base, table, None)
         return self._ascend(ascent, rows, enough, self.effort.shared, speed, certificate)
 
@@ -185,9 +193,9 @@ class Solver:
 
     def own_ascent(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> CertificateAscent:
         """The start of an ascent with weights of their own; warm: whether memories are of the same rows."""
-        layout = Layout(self.quick, own=True)
+        layout = VariableLayout(self.quick, own=True)
         table = self.forms.new_zeros(len(rows), sum(layout.sizes))
-        shared = Layout(self.quick, own=False)
+        shared = VariableLayout(self.quick, own=False)
         weights = self.base.times(self.table[rows, -1].exp()).map(lambda numbers: numbers.clamp(min=TINIEST).log())
         _copy(shared.point(self.table[rows]), weights, layout, table)
         power = self.power(len(rows))
@@ -263,7 +271,7 @@ class Solver:
         return bounds
 
     def _keep(
-        self, rows: Tensor, layout: Layout, table: Tensor, bounds: Tensor, source: Composed | Joint | Weights
+        self, rows: Tensor, layout: VariableLayout, table: Tensor, bounds: Tensor, source: Composed | Joint | Weights
     ) -> None:
         """Keeps what bounds some rows, where it is better than what is known.
 
@@ -284,7 +292,7 @@ class Solver:
             self.solutions[row] = Solution(float(bounds[position]), point, source, factor)
 
 
-def _copy(point: DualPoint, weights: Weights, layout: Layout, table: Tensor) -> None:
+def _copy(point: DualPoint, weights: Weights, layout: VariableLayout, table: Tensor) -> None:
     """Writes a dual point and logarithms of weights into a table."""
     target_point, logarithms = layout.point(table), layout.logarithms(table)
     target_point.inputs.copy_(point.inputs)
