@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,20 @@ from torch import Tensor
 
 import relucert
 from relucert import Exact, Network
+from relucert.answers.verdicts import LATE
 from relucert.arithmetic.norm import Norm
+from relucert.arithmetic.property import Property
+from relucert.arithmetic.region import Region, RegionShape
+from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
+from relucert.branch_and_bound import exact_search
+from relucert.branch_and_bound.exact_search import ExactSearch
+from relucert.branch_and_bound.prove import Outcome
 from relucert.common.progress import Progress
 from relucert.errors import InputError
 from relucert.experiments.comparison.order import STRONGER
 from relucert.network import Linear, Relu
 from relucert.network.linear_regions import affine_values, form_gradients
+from relucert.query.problem import Problem
 from tests.milp import nearest
 from tests.nets import NETWORKS, centres, chain, mlp, residual
 
@@ -316,6 +325,26 @@ def test_bounds_that_are_no_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatc
     assert answer.lower is not None
     assert certified.radius is not None
     assert answer.lower >= certified.radius
+
+
+def test_what_takes_too_long_at_the_goal_is_proven_as_far_as_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the search of a region proves every radius up to 0.99, where a violation lies at 1, and none
+    beyond; 0.975 is certified to begin with."""
+
+    def stand_in(problem: Problem, *_: object, **__: object) -> Outcome:
+        easy = float(problem.region.radius) <= 0.99
+        return Outcome(easy, None if easy else LATE, 1, "tree")
+
+    monkeypatch.setattr(exact_search, "prove", stand_in)
+    network, centre = mlp(3, 4, 3), torch.zeros(3, dtype=torch.float64)
+    region, shape = Region.around(centre[None], 1.0, "inf"), RegionShape(Norm.parse("inf"))
+    rows = torch.tensor([[[1.0, -1.0, 0.0]]], dtype=torch.float64)
+    problem = Problem(network, region, Property(rows, torch.zeros(1, 1, dtype=torch.float64)))
+    check, violation = AdversarialCheck(network, shape), AdversarialPoint(centre + 1, 1.0)
+    search = ExactSearch(problem, check, time.monotonic() + 60, 1e-3, 0.975, violation)
+    search.run()
+    assert search.failure == LATE
+    assert 0.985 < search.lower <= 0.99
 
 
 def test_answers_are_the_same_twice_and_leave_the_network_alone() -> None:

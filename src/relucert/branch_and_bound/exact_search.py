@@ -29,7 +29,7 @@ ENDLESS = 1e6  # how many times the image's size a region may have where no viol
 POLISH_SECONDS = 10.0
 FIRST_SECONDS = 5.0  # for a radius, where time does not end
 SHARE = 0.15  # of the time that is left, for a radius
-NEAR = 1.03  # how near a radius that was too large has to be for all time to go to it
+NEAR = 4  # tolerances between what is proven and a radius that took too long, below which all time goes to that one
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class ExactSearch:
         top = min(self.goal, self.limit, too_large)
         if self.witness is None:
             top = min(top, self.lower * GROWTH or min(self.goal, self.limit) / FIRST)
-        if too_large == math.inf or top <= NEAR * self.lower:
+        if too_large == math.inf or top <= (1 + NEAR * self.tolerance) * self.lower:
             return top
         return math.sqrt(self.lower * top) if self.lower > 0 else top / 4
 
