@@ -3,6 +3,7 @@ for quadratic certificates, which are proven whatever they are worth, and for fi
 
 import gc
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -26,6 +27,8 @@ def pytest_configure() -> None:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start
     hypothesis.settings.load_profile("relucert")
+    # A shell has its background jobs ignore interruptions, and so would every command that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
