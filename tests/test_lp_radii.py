@@ -155,6 +155,7 @@ def test_the_time_limit_of_an_ascent_holds(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.sampled
 def test_where_no_program_fits_lp_full_is_at_least_alpha(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
     columns = [certify("five layers", 1, norm=norm, method=method) for method in ("alpha", "lp-full")]

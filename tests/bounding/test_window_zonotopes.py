@@ -141,9 +141,10 @@ def assert_same(one: Bounds, other: Bounds, tolerance: float = 1e-9) -> None:
             torch.testing.assert_close(side, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("limits", [None, "arrays", "arrays and scale"])
+@pytest.mark.sampled
 def test_windows_have_the_bounds_of_all_coefficients(name: str, norm: float, limits: str | None) -> None:
     network = IMAGES[name]().cast(torch.float64)
     region = region_of(network, norm, limits)

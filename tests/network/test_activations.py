@@ -102,6 +102,7 @@ STRAIGHT = [name for name, activation in ACTIVATIONS.items() if isinstance(activ
 @pytest.mark.parametrize("name", STRAIGHT)
 @given(one=ENDS, other=ENDS)
 def test_the_slopes_of_straight_pieces_are_the_best(name: str, one: float, other: float) -> None:
+@pytest.mark.sampled
     """No other line through corners of the graph lies nearer: to the middle of one side, or to its parallel."""
     activation, lower, upper = ACTIVATIONS[name], number(min(one, other)), number(max(one, other))
     assume(bool(upper - lower > 1e-3))

@@ -67,6 +67,7 @@ def test_the_order_holds_on_every_shape(name: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.sampled
 def test_exact_stands_between_the_others(norm: str) -> None:
     network = mlp(4, 5, 3)
     compared = relucert.compare(network, centres(network, 1), norm=norm, budget=5.0, **FEW)
