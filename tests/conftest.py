@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -70,23 +70,19 @@ def _is_sampled(item: pytest.Item) -> bool:
     return item.get_closest_marker("sampled") is not None
 
 
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who asks for workers gets some."""
-    monkeypatch.setattr(execution, "WORTH", float("inf"))
-    monkeypatch.setattr(team, "ALONE", float("inf"))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test and its fixtures: only who asks for workers gets some, and only who is marked the effort that users get.
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """A command that a test runs in this process may set the threads of all tests after it."""
-    yield
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def little_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "full_effort" not in request.keywords:
-        monkeypatch.setattr(solve, "EFFORT", solve.Effort(shared=10, own=30, again=10))
-        monkeypatch.setattr(QuadraticMethod, "resolution", 0.05)
-        monkeypatch.setattr(weibull, "STARTS", (1.0, 10.0))
+    A hook, as fixtures that every test has take some of the time of the many small ones.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "WORTH", float("inf"))
+        patch.setattr(team, "ALONE", float("inf"))
+        if item.get_closest_marker("full_effort") is None:
+            patch.setattr(solve, "EFFORT", solve.Effort(shared=10, own=30, again=10))
+            patch.setattr(QuadraticMethod, "resolution", 0.05)
+            patch.setattr(weibull, "STARTS", (1.0, 10.0))
+        result = yield
+    torch.set_num_threads(1)  # a command that a test runs in this process may set those of all tests after it
+    return result
