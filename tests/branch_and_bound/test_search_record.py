@@ -61,6 +61,7 @@ def search(question: Problem, radius: float, seconds: float = 60.0) -> Record | 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
 @pytest.mark.parametrize("name", ["residual", "convolutional", "normalised", "three layers"])
+@pytest.mark.sampled
 def test_roots_that_are_refined_pass(name: str, norm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first tree has no time, so that refined roots prove it, which repeat what those before them proved."""
     question = asked(NETWORKS[name](), norm, (-1.5, 1.5))

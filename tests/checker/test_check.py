@@ -69,9 +69,10 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
     return check(file, network)
 
 
-@pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("name", ["three layers", "residual", "normalised", "tiny image"])
+@pytest.mark.sampled
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
     network = IMAGES if name == "tiny image" else NETWORKS[name]()
     path = tmp_path / "proof.json.gz"

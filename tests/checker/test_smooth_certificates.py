@@ -66,6 +66,7 @@ def verify(document: dict[str, Any], folder: Path, name: str) -> None:
     check(file, network_of(name))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_passes(name: str, tmp_path: Path) -> None:
     document = json.loads(stored(name))

@@ -105,7 +105,7 @@ def test_exact_answers_come_on_time(limit: float, monkeypatch: pytest.MonkeyPatc
     assert "time limit" in str(answer.reason)
 
 
-@pytest.mark.parametrize("budget", [1.0, 12.0, 60.0])
+@pytest.mark.parametrize("budget", [1.0, 12.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_the_budget_of_best_is_kept(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portfolio, "MOMENT", 0)
     with work_clock(monkeypatch, SPEED) as clock:
