@@ -53,7 +53,7 @@ def pair(name: str) -> tuple[Asked, Asked]:
 @pytest.mark.sampled
 def test_certified_radii_are_the_same(name: str, norm: str, method: MethodName) -> None:
     one, other = (
-        relucert.certify(network, points, norm=norm, method=method, target="runner-up", **options)
+        relucert.certify(network, points[:1], norm=norm, method=method, target="runner-up", **options)
         for network, points, options in pair(name)
     )
     loose = 1.5 if method == "op-norm" else 1.0  # a layer of its own costs a factor there
