@@ -76,7 +76,7 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
     network = IMAGES if name == "tiny image" else NETWORKS[name]()
     path = tmp_path / "proof.json.gz"
-    answer = prove(network, path, norm=norm, box=box, target="runner-up", tolerance=0.1)
+    answer = prove(network, path, norm=norm, box=box, target="runner-up", tolerance=0.02)
     if not path.exists():
         assert not answer.lower
         return
