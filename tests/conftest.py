@@ -3,8 +3,9 @@ for quadratic certificates, which are proven whatever they are worth, and for fi
 
 import gc
 import os
+import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -16,7 +17,9 @@ from relucert.methods.quadratic import solve
 from relucert.methods.sdp import QuadraticMethod
 
 COSTLY_METHODS = {"alpha", "lp-full", "sdp"}
-SHARE = 8  # of a sampled table, one case in so many is among the quick tests; the others are slow ones
+# Of a sampled table one case in so many is among the quick tests; the others are slow ones. A prime that few parameters
+# have as the number of their values: else all quick cases would have the same one.
+SHARE = 7
 
 hypothesis.settings.register_profile("relucert", deadline=None, derandomize=True, database=None, print_blob=False)
 
@@ -26,6 +29,8 @@ def pytest_configure() -> None:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start
     hypothesis.settings.load_profile("relucert")
+    # A shell has its background jobs ignore interruptions, and so would every command that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,23 +72,19 @@ def _is_sampled(item: pytest.Item) -> bool:
     return item.get_closest_marker("sampled") is not None
 
 
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who asks for workers gets some."""
-    monkeypatch.setattr(execution, "WORTH", float("inf"))
-    monkeypatch.setattr(team, "ALONE", float("inf"))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test and its fixtures: only who asks for workers gets some, and only who is marked the effort that users get.
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """A command that a test runs in this process may set the threads of all tests after it."""
-    yield
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def little_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "full_effort" not in request.keywords:
-        monkeypatch.setattr(solve, "EFFORT", solve.CertificateEffort(shared=10, own=30, again=10))
-        monkeypatch.setattr(QuadraticMethod, "resolution", 0.05)
-        monkeypatch.setattr(weibull, "STARTS", (1.0, 10.0))
+    A hook, as fixtures that every test has take some of the time of the many small ones.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "WORTH", float("inf"))
+        patch.setattr(team, "ALONE", float("inf"))
+        if item.get_closest_marker("full_effort") is None:
+            patch.setattr(solve, "EFFORT", solve.CertificateEffort(shared=10, own=30, again=10))
+            patch.setattr(QuadraticMethod, "resolution", 0.05)
+            patch.setattr(weibull, "STARTS", (1.0, 10.0))
+        result = yield
+    torch.set_num_threads(1)  # a command that a test runs in this process may set those of all tests after it
+    return result

@@ -17,6 +17,7 @@ from relucert.arithmetic.region import Region
 from relucert.network import Affine, Network
 
 Array = NDArray[np.float64]
+SHARES = (1 / 64, 1 / 16, 1 / 4, 1)  # of the radius
 INFEASIBLE = 2  # the status of scipy.optimize.milp
 
 
@@ -27,9 +28,14 @@ def nearest(
     """The least distance from a centre, (size,), at which the rival catches up with the label, and a point there.
 
     Only points within the radius are looked at, and with a box only those whose coordinates lie in it; None where
-    the rival never catches up among them. The smaller the radius, the tighter the program.
+    the rival never catches up among them. The smaller the radius, the tighter the program, so that smaller balls are
+    looked at first: the nearest point of one is the nearest of all.
     """
-    return _Program(network.cast(torch.float64), centre.double(), norm, radius, box).solve(label, rival)
+    for share in SHARES:
+        program = _Program(network.cast(torch.float64), centre.double(), norm, share * radius, box)
+        if (answer := program.solve(label, rival)) is not None:
+            return answer
+    return None
 
 
 class _Program:

@@ -75,6 +75,7 @@ def test_the_published_averages(network: Network, norm: str, target: str) -> Non
 
 
 @pytest.mark.parametrize(("norm", "target"), PUBLISHED_FAST_LIP)
+@pytest.mark.sampled
 def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, target: str) -> None:
     data = bundled()
     answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target, method="fast-lip")
@@ -87,6 +88,7 @@ def test_fast_lip_gains_on_the_published_averages(network: Network, norm: str, t
     ("norm", "target"),
     [pytest.param(*question, marks=[] if question[0] == "inf" else [pytest.mark.slow]) for question in LP_AVERAGES],
 )
+@pytest.mark.sampled
 def test_lp_averages(network: Network, norm: str, target: str) -> None:
     data = bundled()
     answers = relucert.certify(network, data.images, data.labels, norm=norm, target=target, method="lp")

@@ -43,6 +43,7 @@ def test_the_caller_s_mode_changes_nothing(what: str) -> None:
 
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize("norm", ["1", "2", "inf"])
+@pytest.mark.sampled
 def test_ascent_proves_every_layer(norm: str, box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What programs are on wide networks: the search of LP-Full starts from that of LP, which starts from Fast-Lin."""
     monkeypatch.setattr(proposer, "SOLVABLE", -1)

@@ -96,9 +96,10 @@ def brute_force(
     return best
 
 
+@pytest.mark.parametrize("name", TINY)
 @pytest.mark.parametrize("box", [None, (-0.8, 1.0)], ids=["free", "box"])
 @pytest.mark.parametrize("norm", ENDS)
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.sampled
 def test_the_program_finds_the_least_of_all_patterns(name: str, norm: float, box: tuple[float, float] | None) -> None:
     network = TINY[name]().cast(torch.float64)
     for centre in centres(network, 1, seed=4).clamp(-0.8, 1.0):

@@ -25,7 +25,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.names import FormName, MethodName, RelaxerName
 from relucert.errors import RelucertError
-from relucert.methods.table import METHODS, find_method
+from relucert.methods.table import METHODS, find_method, suited_network
 from relucert.network import (
     Add,
     BatchScale,
@@ -148,6 +148,12 @@ def values_at_corners(name: str, seed: int, norm: float) -> list[list[list[Fract
 
 
 @cache
+def least_margin_at_corners(name: str, seed: int, norm: float) -> Fraction:
+    """By how much the first output is ahead of the second at the worst corner."""
+    return min(values[-1][0] - values[-1][1] for values in values_at_corners(name, seed, norm))
+
+
+@cache
 def extremes_at_corners(name: str, seed: int, norm: float) -> list[list[tuple[Fraction, Fraction]]]:
     """The least and the largest number at any corner, for every value of the network and each of its coordinates."""
     by_value = zip(*values_at_corners(name, seed, norm), strict=True)
@@ -194,8 +200,11 @@ def test_no_corner_has_less_than_the_proven_margin(name: str, method: str, norm:
             margin = bound_forms(path, network.output, prop.rows, duals=duals).lower
         else:
             margin = chosen.margins(network, region, prop, hidden, RIGOROUS)
+        if method != "any signs":
+            assert Fraction(float(margin)) <= least_margin_at_corners(name, seed, norm)
+            continue
         for values in values_at_corners(name, seed, norm):
-            if method != "any signs" or _has_signs(network, values, signs):
+            if _has_signs(network, values, signs):
                 assert Fraction(float(margin)) <= values[-1][0] - values[-1][1]
 
 
@@ -338,10 +347,8 @@ def _overflowing_row(convolve: bool) -> Tensor:
     pytest.skip("no order of these numbers overflows to -inf on this machine")
 
 
-@pytest.mark.parametrize(("norm", "convolve"), [("inf", False), ("2", False), ("1", False), ("inf", True)])
-@pytest.mark.costly_methods_sampled
-@pytest.mark.parametrize("method", METHODS)
-def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: MethodName, norm: str, convolve: bool) -> None:
+@cache
+def overflowing(convolve: bool) -> tuple[Network, Tensor]:
     """In float64 the neuron is -inf and its ReLU 0, so class 0 seems to win; truly class 1 does, by far."""
     row = _overflowing_row(convolve)
     last = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
@@ -352,7 +359,28 @@ def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: MethodName, n
         Scale(torch.tensor([1e-300], dtype=torch.float64), False),
         Linear(*last),
     )
-    (answer,) = relucert.certify(network, torch.full_like(row, 1e160), [0], norm=norm, method=method)
+    return network, torch.full_like(row, 1e160)
+
+
+@pytest.mark.parametrize(("norm", "convolve"), [("inf", False), ("2", False), ("1", False), ("inf", True)])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sum_that_overflows_on_its_way_proves_nothing(method: MethodName, norm: str, convolve: bool) -> None:
+    """In no ball, nor at the point itself."""
+    network, centre = overflowing(convolve)
+    prover, prop = find_method(method), Property.margins(torch.tensor([0]), torch.tensor([[1]]), 2)
+    suited = suited_network(prover, network, RIGOROUS).cast(torch.float64)
+    for radius in (0.0, 1e-9, 1.0, 1e30):
+        region = Region.around(centre, radius, norm)
+        with torch.inference_mode():
+            margin = prover.margins(suited, region, prop, prover.hidden(suited, region, RIGOROUS), RIGOROUS)
+        assert not bool(margin > 0), radius
+
+
+@pytest.mark.costly_methods_sampled
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sum_that_overflows_on_its_way_certifies_nothing(method: MethodName) -> None:
+    network, centre = overflowing(convolve=False)
+    (answer,) = relucert.certify(network, centre, [0], method=method)
     assert answer.radius is None
 
 

@@ -142,6 +142,7 @@ def test_all_rivals_and_the_untargeted_nearest_of_them() -> None:
 
 @pytest.mark.parametrize(("method", "norm"), PAIRS)
 @pytest.mark.parametrize("target", ["runner-up", "random"])
+@pytest.mark.sampled
 def test_the_same_seed_gives_the_same_answers(method: str, norm: float, target: str) -> None:
     options: dict[str, Any] = {"method": method, "norm": norm, "target": target, "polish": False, **FEW}
 
@@ -154,6 +155,7 @@ def test_the_same_seed_gives_the_same_answers(method: str, norm: float, target: 
 
 
 @pytest.mark.parametrize(("method", "norm"), PAIRS)
+@pytest.mark.sampled
 def test_a_batch_equals_its_images_one_by_one(method: str, norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the rounding of products, which depends on the batch: in float64, where it hardly ever decides."""
     network = NETWORK.cast(torch.float64)

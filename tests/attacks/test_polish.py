@@ -74,6 +74,7 @@ def test_a_solver_without_a_clean_ending_answers_nothing(norm: float, monkeypatc
 
 @pytest.mark.parametrize("box", [None, (-1.0, 1.0)], ids=str)
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.sampled
 def test_tiny_networks_are_mostly_answered_exactly(norm: float, box: Any) -> None:
     """Never nearer than the nearest point over all regions, and in nine of ten questions as near."""
     exact = []

@@ -53,6 +53,7 @@ def test_bounds_enclose_the_region_and_lie_within_those_of_the_ball(
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_forward_and_backward_agree(name: str, limits: str, norm: float, method: RelaxerName) -> None:
     network = NETWORKS[name]()
     points = centres(network)
@@ -110,9 +111,9 @@ def test_margins_hold_in_the_region(name: str, limits: str, norm: float, method:
 LOSSES = {"interval": 2e-4, "op-norm": 2e-4, "crown": 0.04, "sdp": 0.3}
 
 
-@pytest.mark.costly_methods_sampled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+@pytest.mark.sampled
 def test_a_box_never_makes_a_radius_smaller(norm: float, method: MethodName) -> None:
     """Not by more than other slopes may cost, where they bound the neurons; intervals have none. Those of CROWN jump,
     and quadratic certificates are soon given up in these tests."""

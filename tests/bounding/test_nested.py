@@ -47,10 +47,11 @@ def nested(network: Network, region: Region, arithmetic: Arithmetic) -> list[Bou
     ]
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("arithmetic", [RIGOROUS, DOUBLE], ids=["rigorous", "float"])
 @pytest.mark.parametrize("confined", [False, True], ids=["every input", "box and scale"])
-@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_they_are_fast_lins_in_each_region(name: str, norm: float, confined: bool, arithmetic: Arithmetic) -> None:
     """Of stable neurons, and of those that no other depends on, only the signs; with the bounds of larger regions some
     that are bounded backward are closer."""

@@ -50,9 +50,10 @@ def test_forms_are_not_below_their_bounds(perturbation: float, width: float, see
             assert bool((difference <= lines.slope_above[box] * d + lines.high[box] + 1e-12).all())
 
 
+@pytest.mark.parametrize("perturbation", PERTURBATIONS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
+@pytest.mark.sampled
 def test_rows_are_never_bounded_more_loosely_than_apart(perturbation: float, width: float, seed: int) -> None:
     network, low, high = _question(perturbation, width, seed)
     offsets = torch.zeros(1, ROWS.shape[1], dtype=torch.float64)

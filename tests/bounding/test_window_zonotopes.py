@@ -141,9 +141,10 @@ def assert_same(one: Bounds, other: Bounds, tolerance: float = 1e-9) -> None:
             torch.testing.assert_close(side, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("limits", [None, "arrays", "arrays and scale"])
+@pytest.mark.sampled
 def test_windows_have_the_bounds_of_all_coefficients(name: str, norm: float, limits: str | None) -> None:
     network = IMAGES[name]().cast(torch.float64)
     region = region_of(network, norm, limits)
@@ -161,28 +162,44 @@ def test_values_can_be_asked_for_late(name: str) -> None:
         assert_same({value: alone}, {value: interval})
 
 
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zonotopes are taken wherever they can be."""
+    monkeypatch.setattr(WindowZonotopes, "suit", lambda *_: True)
+    monkeypatch.setattr(Network, "suits_forward", False)
+
+
+@pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 @pytest.mark.parametrize("inference", ["real", "float32"])
 @pytest.mark.parametrize("relaxer", ["fast-lin", "crown"])
-def test_bounds_hold_and_a_batch_equals_its_members(
-    name: str, norm: float, inference: str, relaxer: RelaxerName, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_hold(name: str, norm: float, inference: str, relaxer: RelaxerName) -> None:
     """Wherever zonotopes are taken, they and the intervals before them enclose what the network computes."""
-    monkeypatch.setattr(WindowZonotopes, "suit", lambda *_: True)
-    monkeypatch.setattr(Network, "suits_forward", False)
+    network = IMAGES[name]().cast(torch.float64).evaluated_in(INFERENCES[inference])
+    region = region_of(network, norm, "numbers")
+    bounds = hidden_bounds(network, region, RELAXERS[relaxer], RIGOROUS)
+    for member in range(2):
+        points = samples(region, member, 100, torch.Generator().manual_seed(0))
+        values = network.values(points.unflatten(1, network.input_shape))
+        for value, (lower, upper) in bounds.items():
+            assert bool((lower[member] <= values[value].flatten(1)).all())
+            assert bool((values[value].flatten(1) <= upper[member]).all())
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("inference", ["real", "float32"])
+@pytest.mark.parametrize("relaxer", ["fast-lin", "crown"])
+@pytest.mark.sampled
+def test_a_batch_equals_its_members(name: str, norm: float, inference: str, relaxer: RelaxerName) -> None:
     network = IMAGES[name]().cast(torch.float64).evaluated_in(INFERENCES[inference])
     region = region_of(network, norm, "numbers")
     together = hidden_bounds(network, region, RELAXERS[relaxer], RIGOROUS)
     for member in range(2):
         alone = hidden_bounds(network, region.select(torch.tensor([member])), RELAXERS[relaxer], RIGOROUS)
-        own = {value: interval.select(torch.tensor([member])) for value, interval in together.items()}
-        assert_same(own, alone)
-        points = samples(region, member, 100, torch.Generator().manual_seed(0))
-        values = network.values(points.unflatten(1, network.input_shape))
-        for value, (lower, upper) in own.items():
-            assert bool((lower <= values[value].flatten(1)).all())
-            assert bool((values[value].flatten(1) <= upper).all())
+        assert_same({value: interval.select(torch.tensor([member])) for value, interval in together.items()}, alone)
 
 
 @pytest.mark.parametrize("name", ["strided", "blocks", "rearranged"])

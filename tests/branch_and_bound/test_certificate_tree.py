@@ -128,7 +128,7 @@ def test_it_proves_what_certificates_of_the_region_do_not(monkeypatch: pytest.Mo
     network = mlp(14, 16, 16, 3, seed=4)
     images = centres(network, 1)
     (certificate,) = relucert.certify(network, images, method="sdp")
-    (exact,) = relucert.exact(network, images)
+    (exact,) = relucert.exact(network, images, tolerance=0.05)
     assert certificate.radius is not None
     assert exact.lower is not None
     radius = 0.3 * certificate.radius + 0.7 * exact.lower

@@ -145,6 +145,7 @@ def test_lies_between_certificates_and_attacks(name: str, norm: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ENDS)
+@pytest.mark.sampled
 def test_untargeted_is_the_least_of_all_rivals(norm: str) -> None:
     network = mlp(5, 8, 4, seed=5)
     image = asked(network, 1)[0]

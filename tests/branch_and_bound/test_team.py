@@ -4,6 +4,7 @@ import io
 import math
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@cache
 def question(network: Network) -> tuple[Tensor, Property, float]:
     """A centre, its label's margin over the runner-up, and the distance of the nearest violation."""
     centre = centres(network, 1)[0].double()

@@ -63,6 +63,7 @@ def stored(path: Path) -> dict[str, Any]:
     "method",
     [some if some in (*RULES, "alpha") else pytest.param(some, marks=pytest.mark.slow) for some in PROVABLE],
 )
+@pytest.mark.costly_methods_sampled
 def test_every_certificate_passes(method: str, region: str, tmp_path: Path) -> None:
     for number, network in enumerate((mlp(6, 10, 8, 4, seed=1), mlp(6, 8, 8, 8, 8, 4, seed=2))):
         answers, paths = certified(

@@ -69,9 +69,10 @@ def verify(document: dict[str, Any], path: Path, network: Network = NETWORK) -> 
     return check(file, network)
 
 
-@pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.parametrize("box", [BOX, None])
 @pytest.mark.parametrize("name", ["three layers", "residual", "normalised", "tiny image"])
+@pytest.mark.sampled
 def test_what_the_search_proves_passes(name: str, norm: str, box: tuple[float, float] | None, tmp_path: Path) -> None:
     network = IMAGES if name == "tiny image" else NETWORKS[name]()
     path = tmp_path / "proof.json.gz"
@@ -102,7 +103,7 @@ def test_what_is_proven_about_images_passes(name: str, norm: str, tmp_path: Path
 def test_what_is_proven_of_a_network_as_it_runs_passes(name: str, tmp_path: Path) -> None:
     """A proof about real arithmetic is no proof of it, and is not replaced by one."""
     network, path = NETWORKS[name](), tmp_path / "proof.json"
-    answer = prove(network, path, target="runner-up", inference="float32")
+    answer = prove(network, path, target="runner-up", inference="float32", tolerance=0.1)
     assert answer.lower
     claim = check(path, network)
     assert (claim.inference, claim.radius) == ("float32", answer.lower)

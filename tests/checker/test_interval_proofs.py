@@ -49,6 +49,7 @@ def assert_enclosed(network: Network, document: Document, intervals: IntervalChe
 
 
 @pytest.mark.parametrize("region", ["inf", "2", "2 in a box", "1", "scale"])
+@pytest.mark.sampled
 def test_proofs_of_deep_chains_pass(region: str, tmp_path: Path) -> None:
     document = proven(DEEP, "tightened", region)
     assert document["intervals"]
@@ -69,6 +70,7 @@ def test_a_layer_with_one_certificate_may_have_it_without_a_list(tmp_path: Path)
 
 @pytest.mark.parametrize("inference", ["real", "float32"])
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sampled
 def test_proofs_of_graphs_pass(name: str, inference: str, tmp_path: Path) -> None:
     document = proven(name, "tightened", "inf", inference)
     assert check(write(document, tmp_path), NETWORKS[name]()).radius == document["radius"]

@@ -49,8 +49,9 @@ def as_read(document: Document, folder: Path) -> CertificateProof:
     return proof
 
 
-@pytest.mark.parametrize("region", REGIONS)
 @pytest.mark.parametrize("kind", ["composed", "layered", "joint"])
+@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.sampled
 def test_certificates_of_chains_pass(kind: Any, region: str, tmp_path: Path) -> None:
     network = NETWORKS["three layers"]()
     document = proven("three layers", kind, region)
@@ -60,10 +61,11 @@ def test_certificates_of_chains_pass(kind: Any, region: str, tmp_path: Path) -> 
     assert check(write(as_joint(document), tmp_path), network).radius == document["radius"]
 
 
+@pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(
     ("kind", "region"), [("composed", "inf"), ("composed", "2 in a box"), ("composed", "1"), ("layered", "2 in a box")]
 )
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sampled
 def test_certificates_of_graphs_pass(name: str, kind: Any, region: str, tmp_path: Path) -> None:
     """Weights that are proven layer by layer are proven at once, too."""
     network = NETWORKS[name]()
@@ -73,6 +75,7 @@ def test_certificates_of_graphs_pass(name: str, kind: Any, region: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ["three layers", *GRAPHS])
+@pytest.mark.sampled
 def test_networks_as_they_run_pass(name: str, tmp_path: Path) -> None:
     """The noise of float32 leaves less of a margin, and the file of real arithmetic is about another claim."""
     network = NETWORKS[name]()
@@ -100,6 +103,7 @@ def _margins(linearised: CheckedNetwork, proof: CertificateProof) -> list[float]
 
 
 @pytest.mark.parametrize("region", ["inf", "2", "1", "box", "1 in a box, scaled"])
+@pytest.mark.sampled
 def test_proofs_are_written_and_pass(region: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve, "EFFORT", EFFORT)
     monkeypatch.setattr(QuadraticMethod, "resolution", 0.03)

@@ -97,6 +97,7 @@ def drawn(name: str) -> tuple[Network, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_what_rules_prove_of_compositions_passes(name: str, tmp_path: Path) -> None:
     network, image = drawn(name)
     for place, method in enumerate(RULES):

@@ -27,7 +27,7 @@ COMMANDS = {
     "certify": ("certify", "--images", "30", "--all"),
     "certify-best": ("certify", "--images", "2", "--method", "best", "--budget", "0.5", *RIVAL),
     "attack": ("attack", "--images", "9", "--steps", "3", "--no-polish"),
-    "exact": ("exact", "--images", "9", *RIVAL, "--time-limit", "0.2"),
+    "exact": ("exact", "--images", "9", *RIVAL, "--time-limit", "0.05"),
     "estimate": ("estimate", "--images", "9", "--batches", "5", "--samples", "8"),
     "verify": ("verify", "--radius", "0.02", "--images", "10", "--time-limit", "0.5"),
     "instances": ("verify", "--instances", "list.csv"),

@@ -56,6 +56,7 @@ def answers(name: str, stated: Property) -> list[object]:
 
 @pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize(("ends", "low", "high"), [(("-0.75", "3/4"), -END, END), (("none", "0.75"), -np.inf, END)])
+@pytest.mark.sampled
 def test_the_answers_are_those_of_the_library(
     name: str, ends: tuple[str, str], low: float, high: float, files: tuple[str, ...], command: Command, tmp_path: Path
 ) -> None:

@@ -150,9 +150,9 @@ def _status(place: Path) -> list[str]:
     return (place / "stat").read_text().rsplit(")", 1)[1].split()
 
 
-@pytest.mark.parametrize("command", ["certify", "compare", "verify"])
-def test_a_run_that_is_killed_goes_on(command: str, tmp_path: Path) -> None:
-    _killed(COMMANDS[command], 1, tmp_path, random.Random(command))
+def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
+    """One of several methods; the slow tests kill every command."""
+    _killed(COMMANDS["compare"], 1, tmp_path, random.Random("compare"))
 
 
 @pytest.mark.slow

@@ -79,11 +79,11 @@ def test_a_run_that_is_given_up_does_not_disturb_the_next(tmp_path: Path) -> Non
 
         def wait() -> None:
             with pytest.raises(OutOfTime), Worker() as worker:
-                worker.call(lambda: next(stuck), 3.0)
+                worker.call(lambda: next(stuck), 1.5)
 
         given_up = threading.Thread(target=wait)
         given_up.start()
-        time.sleep(1.0)  # by then it waits
+        time.sleep(0.5)  # by then it waits
         answers = list(start(job(Answering(tmp_path), 6, 1), pool, None, None))
         given_up.join(20.0)
     assert [answer.radius for answer in answers] == [1, 2, 3, 4, 5, 6]

@@ -168,6 +168,7 @@ def test_radii_are_sound(method: MethodName, norm: str) -> None:
 
 @pytest.mark.parametrize("name", BENT)
 @pytest.mark.parametrize("radius", [0.1, 1.0, 10.0])
+@pytest.mark.sampled
 def test_intervals_are_never_wider_than_those_of_the_operations(name: str, radius: float) -> None:
     network = relucert.load(Bent(BENT[name][0]), input_shape=(5,)).cast(torch.float64)
     region = relucert.Region.around(centres(network, 8), radius, "inf")

@@ -151,6 +151,7 @@ def test_every_point_lies_between_the_bounds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.sampled
 def test_bounds_are_tight(name: str) -> None:
     """Lines are as near to the graph as the graph itself, and the two lines that CROWN chooses as any other."""
     activation, draw = SMOOTH[name], torch.Generator().manual_seed(3)

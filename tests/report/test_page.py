@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relucert.report
@@ -115,6 +115,7 @@ def test_markup_is_shown_as_text() -> None:
     assert not any(name.startswith("on") for _, attributes in evil.elements for name in attributes)
 
 
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

@@ -38,6 +38,7 @@ def test_an_evaluation_predicts_itself(name: str, method: str, box: object) -> N
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", ["three layers", "five layers", "residual", "convolutional"])
+@pytest.mark.sampled
 def test_shells_tell_margins_at_smaller_radii(name: str, norm: float) -> None:
     """Bounds hardly bend between the regions of two shells, so that one evaluation tells margins far below it."""
     network = NETWORKS[name]()

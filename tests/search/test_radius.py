@@ -205,7 +205,7 @@ class Constant(Plain):
 @pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("-inf")])
 def test_nothing_proven_is_no_radius(value: float) -> None:
     network = NETWORKS["three layers"]()
-    assert all(end.radius is None for end in search(network, ask(network), method=Constant(value)))
+    assert all(end.radius is None for end in search(network, ask(network, count=1), method=Constant(value)))
 
 
 def test_a_margin_that_never_falls_ends_the_search_unclosed() -> None:

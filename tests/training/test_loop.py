@@ -61,6 +61,7 @@ def test_every_defence_learns_the_problem(defence: str) -> None:
 
 
 @pytest.mark.parametrize("defence", DEFENCES)
+@pytest.mark.sampled
 def test_a_seed_decides_everything(defence: str) -> None:
     state = torch.random.get_rng_state()
     one = trained(recipe(defence))
@@ -96,6 +97,7 @@ class StopError(Exception):
         for after in ((1, 3, 8) if defence == "distillation" else (1, 3))
     ],
 )
+@pytest.mark.sampled
 def test_an_interrupted_training_ends_with_the_same_weights(
     defence: str, optimiser: str, after: int, tmp_path: Path
 ) -> None:

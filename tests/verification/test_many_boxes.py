@@ -45,6 +45,7 @@ def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
 
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("room", [0.5, 0.02, 1e-4])
+@pytest.mark.sampled
 def test_batches_change_no_verdict(room: float, pairs: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = query(tmp_path, FUNCTION, room, pairs=pairs, count=2 * many_boxes.MANY)
     batched = relucert.verify(FUNCTION, asked)

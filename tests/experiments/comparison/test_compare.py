@@ -42,7 +42,7 @@ FEW: dict[str, Any] = {"box": None, "steps": 5, "batches": 2, "samples": 16}
 @pytest.mark.sampled
 def test_every_answer_is_the_library_s_own(norm: str, target: str | int) -> None:
     network = mlp(5, 6, 4, 3, seed=1)
-    images = centres(network, 2)
+    images = centres(network, 1)
     compared = relucert.compare(network, images, methods=QUICK, norm=norm, target=target, seed=5, **FEW)
     assert compared.skipped == {}
     for method in METHODS:
@@ -67,6 +67,7 @@ def test_the_order_holds_on_every_shape(name: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])
+@pytest.mark.sampled
 def test_exact_stands_between_the_others(norm: str) -> None:
     network = mlp(4, 5, 3)
     compared = relucert.compare(network, centres(network, 1), norm=norm, budget=5.0, **FEW)
@@ -118,7 +119,7 @@ def test_a_method_too_slow_for_its_first_image_is_skipped() -> None:
 
 
 def test_a_method_that_becomes_slow_keeps_what_it_has() -> None:
-    comparison, entries = _compared(_slow(0.0, 60.0), 0.5)
+    comparison, entries = _compared(_slow(0.0, 60.0), 0.2)
     assert len(entries) == 1
     assert comparison.skipped["slow"].startswith("stopped: ")
 

@@ -67,9 +67,10 @@ def assert_encloses(network: Network) -> None:
     box = centre.flatten() - 0.05, centre.flatten() + 0.2
     forms: tuple[FormName, ...] = ("forward", "backward")
     cases = itertools.product(("inf", "2", "1"), forms, (None, box))
+    double = network.cast(torch.float64)
     for norm, form, limits in cases:
         region = relucert.Region.around(centre, 0.3, norm, box=limits)
-        values = network.cast(torch.float64).values(samples(region, 0, 30, generator))
+        values = double.values(samples(region, 0, 30, generator))
         intervals = relucert.bounds(network, region, form=form)
         for index, interval in zip((*network.preactivations, network.output), intervals, strict=True):
             assert bool((interval.lower - 1e-9 <= values[index]).all()), (norm, form, limits)

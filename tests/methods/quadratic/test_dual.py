@@ -16,6 +16,7 @@ STEP = 1e-6
 
 @pytest.mark.parametrize("norm", [2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("name", ["three layers", "residual", "image residual", "rectified input"])
+@pytest.mark.sampled
 def test_gradients_are_those_of_differences(name: str, norm: float) -> None:
     network, linearised, _ = linearise(name, norm)
     generator = torch.Generator().manual_seed(5)

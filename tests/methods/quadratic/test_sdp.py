@@ -150,6 +150,7 @@ def test_wide_networks_have_it_as_a_step_of_best(monkeypatch: pytest.MonkeyPatch
         ("leaky and clipped", 0.01),
     ],
 )
+@pytest.mark.sampled
 def test_every_network_gains(name: str, tolerance: float, norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QuadraticMethod, "resolution", min(QuadraticMethod.resolution, tolerance))
     network = NETWORKS[name]()

@@ -39,9 +39,10 @@ def solve(method: str, network: Network, region: Region, prop: Property) -> tupl
     return hidden, margins
 
 
-@pytest.mark.parametrize("radius", RADII)
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("radius", RADII)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_lp_is_the_literal_program(name: str, norm: float, radius: float) -> None:
     network, points, prop = question(name)
     hidden, margins = solve("lp", network, Region.around(points, radius, norm), prop)
@@ -50,9 +51,10 @@ def test_lp_is_the_literal_program(name: str, norm: float, radius: float) -> Non
     assert float(margins) == pytest.approx(wanted, abs=1e-7 * (1 + abs(wanted)))
 
 
-@pytest.mark.parametrize("radius", RADII)
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("radius", RADII)
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled
 def test_lp_full_is_the_literal_one(name: str, norm: float, radius: float) -> None:
     network, points, prop = question(name)
     hidden, margins = solve("lp-full", network, Region.around(points, radius, norm), prop)

@@ -43,6 +43,7 @@ def test_no_adversarial_point_is_nearer(name: str, norm: float, method: str) -> 
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled
 def test_shells_gain(name: str, norm: float) -> None:
     plain, split = (radii(name, norm, method="fast-lip", shells=shells) for shells in (1, 30))
     for one, other in zip(plain, split, strict=True):
@@ -72,9 +73,10 @@ def literal_margins(network: Network, points: Tensor, radii: Tensor, norm: float
     return left.amin(1)
 
 
-@pytest.mark.parametrize("small", [True, False], ids=["one batch", "nested"])
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("small", [True, False], ids=["one batch", "nested"])
 @pytest.mark.parametrize("name", ["three layers", "residual", "image residual"])
+@pytest.mark.sampled
 def test_they_are_those_of_the_shells_taken_literally(
     name: str, norm: float, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +90,7 @@ def test_they_are_those_of_the_shells_taken_literally(
 
 
 @pytest.mark.parametrize("name", ["five layers", "image residual"])
+@pytest.mark.sampled
 def test_a_batch_of_shelled_questions_equals_its_members(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relucert.bounding.nested.EFFICIENT_BYTES", 0)
     network = NETWORKS[name]()
