@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -234,7 +235,7 @@ def test_other_modules_are_not_recorded(name: str) -> None:
 def test_another_mean_where_a_pooling_runs_is_no_pooling() -> None:
     """A hook of all modules runs within the layer's step."""
 
-    def centred(module: nn.Module, _: object, values: Tensor) -> Tensor:
+    def centred(module: nn.Module, _: object, values: Tensor) -> Any:
         return values - values.mean(1, keepdim=True) if isinstance(module, nn.AdaptiveAvgPool2d) else values
 
     handle = nn.modules.module.register_module_forward_hook(centred)
