@@ -24,6 +24,7 @@ from relucert.network import (
     Add,
     BatchScale,
     Convolution,
+    Exp,
     IndexMap,
     Layer,
     Network,
@@ -112,10 +113,61 @@ def rearranged() -> Network:
     )
 
 
+def flattened() -> Network:
+    """Sums of images that only have the same size once they are flat: other channels, or the same ones turned."""
+    generator = torch.Generator().manual_seed(4)
+    return Network(
+        (1, 6, 6),
+        (
+            Node(convolution_of(generator, (2, 1, 3, 3), (6, 6), padding=(1, 1, 1, 1)), (0,)),
+            Node(Reshape((2, 6, 6), (72,)), (1,)),
+            Node(convolution_of(generator, (1, 1, 3, 1), (6, 6), padding=(4, 0, 4, 0)), (0,)),
+            Node(Reshape((1, 12, 6), (72,)), (3,)),
+            Node(Add(), (2, 4)),
+            Node(Relu(), (5,)),
+            Node(Reshape((72,), (1, 12, 6)), (6,)),
+            Node(convolution_of(generator, (1, 1, 3, 3), (12, 6), padding=(1, 1, 1, 1)), (7,)),
+            Node(Reshape((1, 12, 6), (1, 6, 12)), (8,)),
+            Node(Reshape((72,), (1, 6, 12)), (6,)),
+            Node(convolution_of(generator, (1, 1, 1, 3), (6, 12), padding=(0, 1, 0, 1)), (10,)),
+            Node(Add(), (9, 11)),
+            Node(Relu(), (12,)),
+            Node(Reshape((1, 6, 12), (72,)), (13,)),
+            Node(linear_of(72, 3, generator, torch.float32), (14,)),
+        ),
+    )
+
+
+def apart() -> Network:
+    """A sum of convolutions whose strides differ: they see no pixel in common, or rows that only one of them has."""
+    generator = torch.Generator().manual_seed(5)
+    return Network(
+        (1, 1, 4),
+        (
+            Node(convolution_of(generator, (1, 1, 1, 1), (1, 4), stride=(1, 3), padding=(0, 2, 0, 0)), (0,)),
+            Node(convolution_of(generator, (1, 1, 1, 1), (1, 4), stride=(1, 2)), (0,)),
+            Node(Add(), (1, 2)),
+            Node(convolution_of(generator, (1, 1, 1, 1), (1, 4), stride=(1, 3), padding=(6, 2, 0, 0)), (0,)),
+            Node(convolution_of(generator, (1, 1, 3, 1), (1, 4), stride=(4, 2), padding=(8, 0, 18, 0)), (0,)),
+            Node(Add(), (4, 5)),
+            Node(Relu(), (3,)),
+            Node(Relu(), (6,)),
+            Node(Reshape((1, 1, 2), (2,)), (7,)),
+            Node(linear_of(2, 14, generator, torch.float32), (9,)),
+            Node(Reshape((1, 7, 2), (14,)), (8,)),
+            Node(Add(), (10, 11)),
+            Node(Relu(), (12,)),
+            Node(linear_of(14, 3, generator, torch.float32), (13,)),
+        ),
+    )
+
+
 IMAGES: dict[str, Callable[[], Network]] = {
     "strided": strided,
     "blocks": blocks,
     "rearranged": rearranged,
+    "flattened": flattened,
+    "apart": apart,
     **{name: NETWORKS[name] for name in ("convolutional", "image residual", "residual", "skipping", "rectified input")},
 }
 
@@ -222,6 +274,24 @@ def test_hostile_weights(name: str, factors: tuple[float, float], monkeypatch: p
         finite = reached.isfinite()
         assert not bool((lower > reached)[finite].any())
         assert not bool((upper < reached)[finite].any())
+
+
+@pytest.mark.parametrize("radius", [1e20, 1e25, 1e40])
+def test_coefficients_that_underflow_where_an_activation_is_flat(radius: float) -> None:
+    """An input that moves far, by weights as small as it is large, and then hardly anything: the ends are reached."""
+    layers: tuple[Layer, ...] = (
+        Scale(torch.tensor([1 / radius], dtype=torch.float64), divide=False),
+        Shift(torch.tensor([-690.0], dtype=torch.float64)),
+        Exp(),
+        Scale(torch.tensor([1e300], dtype=torch.float64), divide=False),
+        Relu(),
+    )
+    network, region = chain((1,), *layers), Region.around(torch.zeros(1, 1), radius, "inf")
+    reached = network.values(torch.tensor([[-radius], [radius]], dtype=torch.float64))[4]
+    for bounds in (by_windows(network, region), forward(network, region, FAST_LIN, RIGOROUS, network.preactivations)):
+        lower, upper = bounds[4]
+        assert bool((lower <= reached.min()).all())
+        assert bool((reached.max() <= upper).all())
 
 
 def test_symbols_are_added_only_where_they_are_the_same() -> None:

@@ -140,6 +140,8 @@ class SymbolWindows:
 
     def plus(self, other: SymbolWindows) -> SymbolWindows | None:
         """The sums of coefficients, where the windows of both lie at the same places; else None."""
+        if self.shape != other.shape or not self._strides_like(other):
+            return None
         groups = {int(symbols[0]): (group, symbols) for group, symbols in zip(self.groups, self.symbols, strict=True)}
         for group, symbols in zip(other.groups, other.symbols, strict=True):
             before, known = groups.get(int(symbols[0]), (None, symbols))
@@ -152,6 +154,10 @@ class SymbolWindows:
             return None
         field = None if self.field is None or other.field is None else self.field.joined(other.field)
         return replace(self, groups=windows, symbols=members, field=field)
+
+    def _strides_like(self, other: SymbolWindows) -> bool:
+        """Whether a neuron and the next one depend on pixels as far apart in both, where symbols are pixels."""
+        return self.field is None or other.field is None or self.field.stride == other.field.stride
 
     def absolute_totals(self) -> Tensor:
         """The sum of all symbols' absolute coefficients at each coordinate: (batch or 1, size)."""

@@ -95,6 +95,11 @@ class ZonotopeSteps:
     arithmetic: Arithmetic
     errors_carried: bool
 
+    @property
+    def _underflow(self) -> Tensor:
+        """What coefficients that underflow in one step may add to a value: (batch, 1)."""
+        return TINY * self.region.widest
+
     def input(self) -> Zonotope:
         """The region as a zonotope."""
         centre, units = self.region.reference, Units(None, None)
@@ -117,13 +122,15 @@ class ZonotopeSteps:
             [network.shapes[source] for source in node.inputs],
         )
         step = _AffineStep(operation, operands, shapes, self.region, self.arithmetic, added, self.errors_carried)
-        return step.run(keep)
+        moved = step.run(keep)
+        return replace(moved, error=moved.error + self._underflow) if self.arithmetic.rigorous else moved
 
     def activation(self, value: int, operand: Zonotope, relaxation: Relaxation, room: int | None = None) -> Zonotope:
         """The value of an activation; room: as in `_relaxed`."""
         if self.network.inference.rounds:
             operand, relaxation = _absorbed(operand, relaxation, self.arithmetic)
-        return _relaxed(value, operand, relaxation, self.arithmetic, room)
+        relaxed = _relaxed(value, operand, relaxation, self.arithmetic, room)
+        return replace(relaxed, error=relaxed.error + self._underflow) if self.arithmetic.rigorous else relaxed
 
 
 def _size(
@@ -265,8 +272,7 @@ class _AffineStep:
             error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()
         if self.noise is not None:
             error = error + self.noise
-        error = self.arithmetic.above(error, 2 * self.operation.terms + 13)
-        return error + TINY * self.region.widest  # coefficients that underflowed
+        return self.arithmetic.above(error, 2 * self.operation.terms + 13)
 
 
 def _absorbed(operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> tuple[Zonotope, Relaxation]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -229,6 +230,20 @@ def test_other_modules_are_not_recorded(name: str) -> None:
     module = OTHERS[name]().eval()
     with torch.no_grad():
         assert record(module, images_for(module)) is None
+
+
+def test_another_mean_where_a_pooling_runs_is_no_pooling() -> None:
+    """A hook of all modules runs within the layer's step."""
+
+    def centred(module: nn.Module, _: object, values: Tensor) -> Any:
+        return values - values.mean(1, keepdim=True) if isinstance(module, nn.AdaptiveAvgPool2d) else values
+
+    handle = nn.modules.module.register_module_forward_hook(centred)
+    try:
+        with torch.no_grad():
+            assert record(PLAIN["global pooling"]().eval(), torch.zeros(3, 2, 8, 8)) is None
+    finally:
+        handle.remove()
 
 
 @pytest.mark.parametrize("name", ["swallowing", "looking for tensors", "called", "counting", "shape of a selection"])

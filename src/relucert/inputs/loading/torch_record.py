@@ -195,7 +195,7 @@ class _Recorder(OperatorRecorder):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        if func is torch.ops.aten.mean.dim and self.step in POOLINGS:
+        if func is torch.ops.aten.mean.dim and self.step in POOLINGS and (args[1:], kwargs) == (([-1, -2], True), {}):
             func, args, kwargs = torch.ops.aten.adaptive_avg_pool2d.default, (args[0], [1, 1]), {}
         told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
         shaped_by_values = torch.Tag.dynamic_output_shape in func.tags and not _picks_by_number(func, args)
