@@ -13,7 +13,7 @@ from relucert import Query
 from relucert.common.progress import silent
 from relucert.network import Network
 from relucert.verification import many_boxes
-from relucert.verification.many_boxes import excluded
+from relucert.verification.many_boxes import excluded, listed
 from tests.nets import NETWORKS, mlp
 
 FUNCTION = mlp(1, 12, 12, 1, seed=4)
@@ -58,7 +58,9 @@ def test_batches_change_no_verdict(room: float, pairs: bool, tmp_path: Any, monk
 def test_what_happens_is_not_excluded(name: str, tmp_path: Any) -> None:
     network = NETWORKS[name]()
     asked = query(tmp_path, network, 0.05)
-    closed = excluded(network, asked.possible, float("inf"), silent)
+    violations = listed(asked.possible, network.classes)
+    assert violations is not None
+    closed = excluded(network, violations, float("inf"), silent)
     assert closed
     exact, generator = network.cast(torch.float64), torch.Generator().manual_seed(1)
     for number in closed:
@@ -71,4 +73,6 @@ def test_what_happens_is_not_excluded(name: str, tmp_path: Any) -> None:
 
 
 def test_time_ends_it(tmp_path: Any) -> None:
-    assert excluded(FUNCTION, query(tmp_path, FUNCTION, 0.5).possible, 0.0, silent) == {}
+    violations = listed(query(tmp_path, FUNCTION, 0.5).possible, FUNCTION.classes)
+    assert violations is not None
+    assert excluded(FUNCTION, violations, 0.0, silent) == {}
