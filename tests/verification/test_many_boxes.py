@@ -37,6 +37,27 @@ def text(network: Network, room: float, seed: int = 0, pairs: bool = False, coun
     return "\n".join([*lines, "))"])
 
 
+def steps(room: float, violated: int | None = None) -> str:
+    """That a function of one input stays near its extremes on consecutive intervals, as in learned indices."""
+    exact, lines = FUNCTION.cast(torch.float64), ["(declare-const X_0 Real)", "(declare-const Y_0 Real)", "(assert (or"]
+    for number in range(COUNT):
+        low, high = -1 + 2 * number / COUNT, -1 + 2 * (number + 1) / COUNT
+        values = exact(torch.linspace(low, high, 501, dtype=torch.float64)[:, None])
+        least = float(values.min()) + (room if number == violated else -room)
+        sides = f"(<= Y_0 {least:.15f})", f"(>= Y_0 {float(values.max()) + room:.15f})"
+        lines += [f"(and (>= X_0 {low:.15f}) (<= X_0 {high:.15f}) {side})" for side in sides]
+    return "\n".join([*lines, "))"])
+
+
+@pytest.mark.parametrize("violated", [None, 0, COUNT - 1])
+def test_boxes_that_cheap_bounds_leave_open_are_cut_together(violated: int | None, tmp_path: Any) -> None:
+    path = tmp_path / "steps.vnnlib"
+    path.write_text(steps(1e-4, violated))
+    verdict = relucert.verify(FUNCTION, path)
+    assert (verdict.status, verdict.method) == ("holds" if violated is None else "violated", "branch and bound")
+    assert verdict.nodes > 0
+
+
 def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
     path = tmp_path / "many.vnnlib"
     path.write_text(text(*given, **options))

@@ -219,13 +219,22 @@ class _Assembly:
         """The moving neurons of one operand, at a place, times the coefficients of an affine operation."""
         node, operation = self.network.node(value), self.network.affine(value)
         rows = self.neurons[value]
-        if isinstance(operation, Scale) and len(rows) == len(self.neurons[node.inputs[number]]):
+        if isinstance(operation, Scale):  # whose inverses are not stored
             factors = operation.factor.expand(self.network.shapes[value]).flatten()[rows]
-            return source if bool((factors == 1).all()) else self._append(Scale(factors, operation.divide), source)
+            picked = self._spread(source, self.neurons[node.inputs[number]], rows, self.network.sizes[value])
+            return picked if bool((factors == 1).all()) else self._append(Scale(factors, operation.divide), picked)
         matrix = self._coefficients(value, number)
         if matrix.shape[0] == matrix.shape[1] and torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype)):
             return source
         return self._append(Linear(matrix, matrix.new_zeros(len(matrix))), source)
+
+    def _spread(self, place: int, neurons: Tensor, rows: Tensor, size: int) -> int:
+        """Some neurons of those at a place, by their numbers in a value of this size; those not there are 0."""
+        if torch.equal(neurons, rows):
+            return place
+        positions = torch.full((size,), -1)
+        positions[neurons] = torch.arange(len(neurons))
+        return self._append(IndexMap.of(positions[rows], (len(neurons),)), place)
 
     def _coefficients(self, value: int, number: int) -> Tensor:
         """The coefficients of a value's moving neurons on those of one operand: (neurons, operand's neurons)."""

@@ -58,9 +58,8 @@ class Constraint:
         if len(atom.form.coefficients) == 1:  # as of most: a comparison of one output with a number
             ((variable, number),) = atom.form.coefficients.items()
             if number.denominator == 1 and number.numerator in (1, -1):
-                term = ((variable.number, number.numerator),)
-                sides = ((), term) if variable.output else (term, ())
-                return cls(*sides, -atom.form.constant, atom.strict)
+                term, bound = ((variable.number, number.numerator),), -atom.form.constant
+                return cls((), term, bound, atom.strict) if variable.output else cls(term, (), bound, atom.strict)
         terms = sorted(atom.form.coefficients.items())
         shared = math.lcm(*(number.denominator for _, number in terms))
         whole = [number.numerator * (shared // number.denominator) for _, number in terms]
