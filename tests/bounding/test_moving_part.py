@@ -13,7 +13,7 @@ from relucert.bounding.fixed_factors import with_factors
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.bounding.moving_part import MovingPart, moving_part
 from relucert.inputs.loading import load
-from relucert.network import Network, Power, Scale
+from relucert.network import Linear, Network, Node, Power, Scale
 from tests.nets import NETWORKS, centres
 
 COUNT = 5
@@ -73,6 +73,21 @@ def test_what_moves_is_the_network(name: str, moving: list[int]) -> None:
     part = moving_part(network, boxes, boxes.moving[0])
     assert part is not None
     assert part.inputs.tolist() == moving
+    check(network, part, boxes)
+
+
+def test_outputs_that_do_not_move_and_divisors() -> None:
+    """Divisors stay divisors, also where some of the outputs that are divided are fixed."""
+    weight = torch.tensor([[1.0, 0, 0], [0, 2, -1], [0, 0, 0]], dtype=torch.float64)
+    nodes = (
+        Node(Linear(weight, torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)), (0,)),
+        Node(Scale(torch.tensor([3.0, 7, 10], dtype=torch.float64), divide=True), (1,)),
+    )
+    network = Network((3,), nodes)
+    boxes = boxes_of(network, [0])
+    part = moving_part(network, boxes, boxes.moving[0])
+    assert part is not None
+    assert any(isinstance(node.operation, Scale) and node.operation.divide for node in part.network.nodes)
     check(network, part, boxes)
 
 
