@@ -47,6 +47,7 @@ from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
+QUEUE_SHARE = 0.9  # share of the remaining time for cuts of a long list of boxes
 TOUCHING_SHARE = 0.1  # share of the remaining time for rational arithmetic, before branch and bound
 UNREAD = f"{LATE} before network and property were read"
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
@@ -259,14 +260,15 @@ class _Verification:
 
         def violates(place: int, point: Tensor) -> bool:
             stated = StatedBox((possible[violations.numbers[place]],), self.replay.precision)
-            attack = BoxAttack(self.plain, stated, ends, self.seed)
+            attack = BoxAttack(self.plain, stated, self.ends, self.seed)
             return any(self._try(points, stated) for points in attack.near(point))
 
         queue = BoxQueue(
             self.bounded.cast(torch.float64), violations.boxes, violations.prop, violates, partial(self._report, 0)
         )
+        now = time.monotonic()
         try:
-            with until(ends), torch.inference_mode():
+            with until(now + QUEUE_SHARE * (self.ends - now)), torch.inference_mode():
                 queue.run()
         except TimeUp:
             pass
