@@ -97,7 +97,7 @@ def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
     for box in range(len(low)):
         steps = (points[box] - region.reference[box]) / torch.where(half[box] > 0, half[box], 1)
         outputs = network(points[box])
-        lower, upper = (steps @ side[box, :-1] + side[box, -1] for side in (last.lower, last.upper))
+        lower, upper = (steps[:, lines.moving] @ side[box, :-1] + side[box, -1] for side in (last.lower, last.upper))
         assert bool((outputs >= lower - 1e-9).all())
         assert bool((outputs <= upper + 1e-9).all())
         shares = last.shares[box].sum(0)

@@ -13,7 +13,7 @@ from relucert import Query
 from relucert.common.progress import silent
 from relucert.network import Network
 from relucert.verification import many_boxes
-from relucert.verification.many_boxes import excluded
+from relucert.verification.many_boxes import excluded, listed
 from tests.nets import NETWORKS, mlp
 
 FUNCTION = mlp(1, 12, 12, 1, seed=4)
@@ -35,6 +35,27 @@ def text(network: Network, room: float, seed: int = 0, pairs: bool = False, coun
         further = f"(<= (+ Y_0 (* 0.1 X_0)) {value + 9:.12f}) (<= (* 3 Y_0) {3 * value + 30:.12f}) " if pairs else ""
         lines += [f"(and {box} {further}{side})" for side in sides]
     return "\n".join([*lines, "))"])
+
+
+def steps(room: float, violated: int | None = None) -> str:
+    """That a function of one input stays near its extremes on consecutive intervals, as in learned indices."""
+    exact, lines = FUNCTION.cast(torch.float64), ["(declare-const X_0 Real)", "(declare-const Y_0 Real)", "(assert (or"]
+    for number in range(COUNT):
+        low, high = -1 + 2 * number / COUNT, -1 + 2 * (number + 1) / COUNT
+        values = exact(torch.linspace(low, high, 501, dtype=torch.float64)[:, None])
+        least = float(values.min()) + (room if number == violated else -room)
+        sides = f"(<= Y_0 {least:.15f})", f"(>= Y_0 {float(values.max()) + room:.15f})"
+        lines += [f"(and (>= X_0 {low:.15f}) (<= X_0 {high:.15f}) {side})" for side in sides]
+    return "\n".join([*lines, "))"])
+
+
+@pytest.mark.parametrize("violated", [None, 0, COUNT - 1])
+def test_boxes_that_cheap_bounds_leave_open_are_cut_together(violated: int | None, tmp_path: Any) -> None:
+    path = tmp_path / "steps.vnnlib"
+    path.write_text(steps(1e-4, violated))
+    verdict = relucert.verify(FUNCTION, path)
+    assert (verdict.status, verdict.method) == ("holds" if violated is None else "violated", "branch and bound")
+    assert verdict.nodes > 0
 
 
 def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
@@ -59,7 +80,9 @@ def test_batches_change_no_verdict(room: float, pairs: bool, tmp_path: Any, monk
 def test_what_happens_is_not_excluded(name: str, tmp_path: Any) -> None:
     network = NETWORKS[name]()
     asked = query(tmp_path, network, 0.05)
-    closed = excluded(network, asked.possible, float("inf"), silent)
+    violations = listed(asked.possible, network.classes)
+    assert violations is not None
+    closed = excluded(network, violations, float("inf"), silent)
     assert closed
     exact, generator = network.cast(torch.float64), torch.Generator().manual_seed(1)
     for number in closed:
@@ -72,4 +95,6 @@ def test_what_happens_is_not_excluded(name: str, tmp_path: Any) -> None:
 
 
 def test_time_ends_it(tmp_path: Any) -> None:
-    assert excluded(FUNCTION, query(tmp_path, FUNCTION, 0.5).possible, 0.0, silent) == {}
+    violations = listed(query(tmp_path, FUNCTION, 0.5).possible, FUNCTION.classes)
+    assert violations is not None
+    assert excluded(FUNCTION, violations, 0.0, silent) == {}

@@ -65,7 +65,7 @@ class BoxBounds:
 def box_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
     """Bounds of every pre-activation over boxes, by lines and back-substitution or, where that is costly, zonotopes."""
     if _suits_lines(network):
-        return _line_bounds(network, region, arithmetic)
+        return line_bounds(network, region, arithmetic)
     return zonotope_bounds(network, region, arithmetic)
 
 
@@ -81,13 +81,20 @@ def boxes_at_once(network: Network) -> int:
     return max(1, min(MOST_BOXES, COLUMN_BYTES // (8 * BOX_COLUMNS * max(network.sizes))))
 
 
-def _line_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
-    """Bounds of every pre-activation: by lines, for unstable pairs of box and neuron by CROWN's back-substitution."""
+def line_bounds(
+    network: Network, region: Region, arithmetic: Arithmetic, *, moving: Tensor | None = None, pulled: bool = True
+) -> BoxBounds:
+    """Bounds of every pre-activation: by lines, for unstable pairs of box and neuron by CROWN's back-substitution.
+
+    Args:
+        moving: The inputs that lines have coefficients on, as in `ForwardLines`.
+        pulled: Whether anything is pulled back.
+    """
     path = ReferencePath(network, region, {}, CROWN, arithmetic)
-    lines = ForwardLines(path)
+    lines = ForwardLines(path, moving)
     for value in network.preactivations:
         interval = lines.of(value).interval(arithmetic)
-        if network.activation_depths[value] >= PULLED_FROM:
+        if pulled and network.activation_depths[value] >= PULLED_FROM:
             interval = pulled_bounds(path, value, interval)
         path.bounds[value] = interval
     return BoxBounds(path, lines.shares)

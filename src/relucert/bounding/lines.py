@@ -5,6 +5,9 @@ This is cheap where inputs are few.
 A region that is a box is `x = middle + half * e` with every coordinate of `e` in [-1, 1]. Each neuron has a lower and
 an upper linear function of `e`. An affine operation with the matrix W maps their mean by W and half their difference
 by |W|; an activation maps the lower one by its lower line, the upper one by its upper line.
+
+The functions have coefficients on inputs that move. What others may add, such as a number that is known up to its
+rounding, is part of the slack.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class Lines(NamedTuple):
     """Linear functions of `e` below and above a value, which may be missed by the slack.
 
     Attributes:
-        lower, upper: Coefficients and, last, constants: (batch, inputs + 1, size).
+        lower, upper: Coefficients on the moving inputs and, last, constants: (batch, moving + 1, size).
         slack: (batch, size), none negative.
     """
 
@@ -42,8 +45,8 @@ class Lines(NamedTuple):
 
     @property
     def shares(self) -> Tensor:
-        """How much of a neuron's range is due to each input, the shares of one neuron adding up to 1 or being 0:
-        (batch, inputs, size)."""
+        """How much of a neuron's range is due to each moving input, the shares of one neuron adding up to 1 or being 0:
+        (batch, moving, size)."""
         return shares_of(self.lower[:, :-1].abs() + self.upper[:, :-1].abs())
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
@@ -61,9 +64,13 @@ class ForwardLines:
     The path must have bounds of every pre-activation before a value when its lines are asked for.
     """
 
-    def __init__(self, path: ReferencePath) -> None:
+    def __init__(self, path: ReferencePath, moving: Tensor | None = None) -> None:
+        """moving: the inputs that lines have coefficients on, by default all that move in some box; with a rigorous
+        arithmetic the slack holds what others add."""
         self.path, self.network, self.arithmetic = path, path.network, path.arithmetic
         self._lines: dict[int, Lines] = {}
+        half = path.max_deviation(INPUT)
+        self.moving = (half > 0).any(0).nonzero().flatten() if moving is None else moving
 
     def of(self, value: int) -> Lines:
         if value not in self._lines:
@@ -71,13 +78,13 @@ class ForwardLines:
         return self._lines[value]
 
     def shares(self, value: int) -> Tensor:
-        return self.of(value).shares
+        """How much of each neuron's range is due to each input: (batch, inputs, size)."""
+        shares = self.of(value).shares
+        return shares.new_zeros(len(shares), self.inputs, shares.shape[2]).index_copy_(1, self.moving, shares)
 
     def _compute(self, value: int) -> Lines:
         if value == INPUT:
-            half, reference = torch.diag_embed(self.path.max_deviation(INPUT)), self.path.reference(INPUT)
-            middle = torch.cat([half, reference[:, None]], 1)
-            return Lines(middle, middle, torch.zeros_like(reference))
+            return self._input()
         node = self.network.node(value)
         sources = [self.of(source) for source in node.inputs]
         if isinstance(node.operation, Affine):
@@ -86,6 +93,13 @@ class ForwardLines:
         if isinstance(node.operation, Activation):
             return self._activation(self.path.lines(value), sources[0])
         assert_never(node.operation)
+
+    def _input(self) -> Lines:
+        half, reference = self.path.max_deviation(INPUT), self.path.reference(INPUT)
+        middle = half.new_zeros(len(half), len(self.moving) + 1, self.inputs)
+        middle[:, torch.arange(len(self.moving)), self.moving] = half[:, self.moving]
+        middle[:, -1] = reference
+        return Lines(middle, middle, half.index_fill(1, self.moving, 0))
 
     def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
         """Lines whose slack includes the noise of an evaluation in floating point."""

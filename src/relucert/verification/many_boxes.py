@@ -7,7 +7,7 @@ float64 numbers is a row of a property of the network as it is, so regions and r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -39,39 +39,41 @@ class _Row(NamedTuple):
     constant: float
 
 
-class _Candidate(NamedTuple):
-    """A violation, by its number, and the rows of its simple constraints, one at least."""
+class ListedViolations(NamedTuple):
+    """Violations that simple constraints may exclude: each is impossible where one of its rows is positive.
 
-    number: int
-    rows: list[_Row]
-
-
-def excluded(network: Network, violations: Sequence[Violation], ends: float, report: Report) -> dict[int, str]:
-    """The violations that cheap bounds exclude, by number, each with the method that did, until time ends.
-
-    Where few boxes are asked about, none are tried here.
+    Attributes:
+        numbers: Which of the given violations they are.
+        boxes: Their boxes, rounded outwards, (count, inputs) for each end.
+        prop: One batch member per violation; those with fewer rows than others repeat their first.
     """
-    closed: dict[int, str] = {}
+
+    numbers: list[int]
+    boxes: Box
+    prop: Property
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def pick(self, places: Sequence[int]) -> ListedViolations:
+        """Those at some places of the list."""
+        indices = torch.tensor(places, dtype=torch.long)
+        boxes = Box(self.boxes.low[indices], self.boxes.high[indices])
+        return ListedViolations([self.numbers[place] for place in places], boxes, self.prop.select(indices))
+
+
+def listed(violations: Sequence[Violation], outputs: int) -> ListedViolations | None:
+    """Those of some violations that have simple constraints; None where there are none, or few boxes in all."""
     if len({(id(violation.low), id(violation.high)) for violation in violations}) < MANY:
-        return closed
-    candidates, boxes = list(_candidates(violations, network.classes)), outer_boxes(violations)
-    try:
-        with until(ends), torch.inference_mode():
-            for name in CHEAP:
-                candidates = [candidate for candidate in candidates if candidate.number not in closed]
-                report(Progress(stage=name, part=counted(len(candidates), "violation")))
-                for number in _excluded_by(name, network, candidates, boxes):
-                    closed[number] = name
-    except TimeUp:
-        pass
-    return closed
-
-
-def _candidates(violations: Sequence[Violation], outputs: int) -> Iterator[_Candidate]:
+        return None
+    rows: dict[int, list[_Row]] = {}
     for number, violation in enumerate(violations):
-        rows = [row for constraint in violation.constraints if (row := _row(constraint, outputs)) is not None]
-        if rows:
-            yield _Candidate(number, rows)
+        simple = [row for constraint in violation.constraints if (row := _row(constraint, outputs)) is not None]
+        if simple:
+            rows[number] = simple
+    if not rows:
+        return None
+    return ListedViolations(list(rows), outer_boxes([violations[number] for number in rows]), _property(rows.values()))
 
 
 def _row(constraint: Constraint, outputs: int) -> _Row | None:
@@ -83,27 +85,41 @@ def _row(constraint: Constraint, outputs: int) -> _Row | None:
     return _Row([float(scaled.get(index, 0)) for index in range(outputs)], constant)
 
 
-def _excluded_by(name: str, network: Network, candidates: Sequence[_Candidate], boxes: Box) -> Iterator[int]:
-    """The violations of which the method proves a row positive; boxes: those of all violations, one row each."""
-    method, exact = find_method(name), network.cast(torch.float64)
-    most = max((len(candidate.rows) for candidate in candidates), default=1)
-    step = batch_size(network, most, MEMORY, name)
-    for first in range(0, len(candidates), step):
-        check_time()
-        batch = candidates[first : first + step]
-        numbers = [candidate.number for candidate in batch]
-        region = Region.boxes(boxes.low[numbers], boxes.high[numbers])
-        hidden = method.hidden(exact, region, RIGOROUS)
-        margins = method.margins(exact, region, _property(batch, most), hidden, RIGOROUS)
-        proven = (margins > 0).any(1).tolist()
-        yield from (candidate.number for candidate, done in zip(batch, proven, strict=True) if done)
-
-
-def _property(batch: Sequence[_Candidate], most: int) -> Property:
-    """The rows of every candidate, each repeating its first one up to the most that one has."""
-    padded = [[*one.rows, *[one.rows[0]] * (most - len(one.rows))] for one in batch]
+def _property(groups: Collection[list[_Row]]) -> Property:
+    """The rows of every violation, each repeating its first one up to the most that one has."""
+    most = max(map(len, groups))
+    padded = [[*rows, *[rows[0]] * (most - len(rows))] for rows in groups]
 
     def stacked(part: int) -> Tensor:
         return torch.tensor([[row[part] for row in rows] for rows in padded], dtype=torch.float64)
 
     return Property(stacked(0), stacked(1))
+
+
+def excluded(network: Network, violations: ListedViolations, ends: float, report: Report) -> dict[int, str]:
+    """The violations that cheap bounds exclude, by number, each with the method that did, until time ends."""
+    closed: dict[int, str] = {}
+    try:
+        with until(ends), torch.inference_mode():
+            for name in CHEAP:
+                open_places = [place for place, number in enumerate(violations.numbers) if number not in closed]
+                violations = violations.pick(open_places)
+                report(Progress(stage=name, part=counted(len(violations), "violation")))
+                for number in _excluded_by(name, network, violations):
+                    closed[number] = name
+    except TimeUp:
+        pass
+    return closed
+
+
+def _excluded_by(name: str, network: Network, violations: ListedViolations) -> Iterator[int]:
+    """The violations of which the method proves a row positive."""
+    method, exact = find_method(name), network.cast(torch.float64)
+    step = batch_size(network, violations.prop.rows.shape[1], MEMORY, name)
+    for first in range(0, len(violations), step):
+        check_time()
+        batch = violations.pick(range(first, min(first + step, len(violations))))
+        region = Region.boxes(*batch.boxes)
+        hidden = method.hidden(exact, region, RIGOROUS)
+        proven = (method.margins(exact, region, batch.prop, hidden, RIGOROUS) > 0).any(1).tolist()
+        yield from (number for number, done in zip(batch.numbers, proven, strict=True) if done)

@@ -30,7 +30,7 @@ LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 RELATIONS = ("<=", "<", ">=", ">", "=", "==")
 CONNECTIVES = ("and", "or")
 OPERATORS = ("+", "-", "*")
-ONE = Fraction(1)
+ONE, MINUS = Fraction(1), Fraction(-1)
 
 
 def parse(text: str) -> Specification:
@@ -128,8 +128,8 @@ class _Parser:
                 variable = variables[name]
                 end = strict_ends[number] if len(relation) == 1 else ends[number]
                 if variable.output:
-                    sign = ONE if relation[0] == "<" else -ONE
-                    bounds.forms.append(AtMost(Linear({variable: sign}, -sign * end.at), end.strict))
+                    form = Linear({variable: ONE}, -end.at) if relation[0] == "<" else Linear({variable: MINUS}, end.at)
+                    bounds.forms.append(AtMost(form, end.strict))
                     outputs = True
                 else:
                     bounds.add(variable.number, end, relation[0] == "<")
@@ -185,7 +185,7 @@ class _Parser:
         terms = [self._linear(item) for item in rest]
         first, others = terms[0], terms[1:]
         if operator == "-" and not others:
-            return first.times(Fraction(-1))
+            return first.times(MINUS)
         for other in others:
             if operator == "*":
                 first = _product(first, other, expression.line)

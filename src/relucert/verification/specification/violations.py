@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, product
 from typing import NamedTuple
@@ -48,9 +48,18 @@ class Constraint:
     bound: Fraction
     strict: bool = False
 
+    def __hash__(self) -> int:
+        bound = self.bound  # whose own hash takes a modular inverse
+        return hash((self.inputs, self.outputs, bound.numerator, bound.denominator, self.strict))
+
     @classmethod
     def of(cls, atom: AtMost) -> Constraint:
         """That a form is not positive, or negative, scaled to whole coefficients."""
+        if len(atom.form.coefficients) == 1:  # as of most: a comparison of one output with a number
+            ((variable, number),) = atom.form.coefficients.items()
+            if number.denominator == 1 and number.numerator in (1, -1):
+                term, bound = ((variable.number, number.numerator),), -atom.form.constant
+                return cls((), term, bound, atom.strict) if variable.output else cls(term, (), bound, atom.strict)
         terms = sorted(atom.form.coefficients.items())
         shared = math.lcm(*(number.denominator for _, number in terms))
         whole = [number.numerator * (shared // number.denominator) for _, number in terms]
@@ -131,6 +140,15 @@ class Violation:
         )
 
 
+class _Box(NamedTuple):
+    """The box of a violation."""
+
+    low: tuple[Fraction, ...]
+    high: tuple[Fraction, ...]
+    open_low: frozenset[int]
+    open_high: frozenset[int]
+
+
 @dataclass(frozen=True)
 class Specification:
     """What a property file says; its fields are those of a `relucert.Query`."""
@@ -149,18 +167,23 @@ class Specification:
     ) -> Specification:  # fmt: skip
         """The specification whose violations are these cases; every input needs both bounds in all of them."""
         violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
-        boxes: dict[tuple[int, int], Violation] = {}
+        boxes: dict[tuple[int, int], _Box] = {}
         names, checked = _input_names(inputs, declared), dict[int, End]()
         for case in cases:
             check_time()
             shared = id(case.low), id(case.high)
             if shared not in boxes:
                 ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)
-                boxes[shared] = Violation(*ends, (), _strict_ones(case.low), _strict_ones(case.high))
-            constraints = tuple(dict.fromkeys(map(Constraint.of, case.forms)))
-            if not all(_is_float(one.bound) or _is_float(one.scale * one.bound) for one in constraints):
-                raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
-            violations.setdefault((shared, constraints), replace(boxes[shared], constraints=constraints))
+                boxes[shared] = _Box(*ends, _strict_ones(case.low), _strict_ones(case.high))
+            constraints = tuple(map(Constraint.of, case.forms))
+            if len(constraints) > 1:
+                constraints = tuple(dict.fromkeys(constraints))
+            for one in constraints:
+                if not (_is_float(one.bound) or _is_float(one.scale * one.bound)):
+                    raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
+            if (shared, constraints) not in violations:
+                low, high, open_low, open_high = boxes[shared]
+                violations[shared, constraints] = Violation(low, high, constraints, open_low, open_high)
         return cls(inputs, outputs, tuple(violations.values()), text, remarks, declared)
 
 
@@ -184,7 +207,7 @@ def _is_float(number: Fraction) -> bool:
 
 
 def _strict_ones(bounds: dict[int, End]) -> frozenset[int]:
-    return frozenset(index for index, end in bounds.items() if end.strict)
+    return frozenset([index for index, end in bounds.items() if end.strict])
 
 
 def _negated(terms: Terms) -> Terms:

@@ -1,0 +1,195 @@
+"""Products with a fixed number, in a network whose products are differences of squares, as factors that they are.
+
+A product of two values is stored as `(t + q)^2 - (t - q)^2`, relaxed square by square. In the part of a network that
+moves (`bounding/moving_part.py`) one of the two may be a number that is fixed in every box, such as a mask or the count
+that a mean is divided by. Then, t being what moves and c, c' what fixed numbers add to it,
+
+    (t + c)^2 - (t + c')^2 = s t + d,    s = 2 (c - c'),    d = (c - c') (c + c'),
+
+which needs no relaxation. Boxes with the same s, up to rounding, share a network in which s is a stored factor; by how
+much s itself may differ from it, times the largest |t| in a box, widens d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relucert.arithmetic.box import Box
+from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.interval import Interval
+from relucert.bounding.interval_propagation import interval_bounds
+from relucert.bounding.moving_part import MovingPart
+from relucert.network import INPUT, Add, IndexMap, Network, Node, Power, Scale
+
+DIGITS = 36  # of a factor in binary: factors that differ by less are one
+
+
+class PartOfBoxes(NamedTuple):
+    """What moves in some of the boxes, by their numbers, (boxes,)."""
+
+    part: MovingPart
+    members: Tensor
+
+
+class _Product(NamedTuple):
+    """A difference of squares in a network of what moves.
+
+    Attributes:
+        value: The difference.
+        moving: t.
+        added: The values that are what is added to it, c and c': consecutive inputs.
+    """
+
+    value: int
+    moving: int
+    added: tuple[int, int]
+
+
+def with_factors(part: MovingPart, boxes: Box) -> list[PartOfBoxes]:
+    """What moves in boxes, (boxes, inputs) for each end, with factors in the place of products with fixed numbers."""
+    products = list(_products(part.network))
+    members = torch.arange(len(boxes.low))
+    if not products:
+        return [PartOfBoxes(part, members)]
+    factors = torch.cat([_factor(part, product) for product in products], 1)
+    distinct, which = torch.unique(factors, dim=0, return_inverse=True)
+    parts = []
+    for number, row in enumerate(distinct):
+        some = (which == number).nonzero().flatten()
+        narrowed = replace(part, fixed=part.fixed.select(some))
+        sizes = [part.network.sizes[product.value] for product in products]
+        builder = _Builder(narrowed, Box(boxes.low[some], boxes.high[some]))
+        for product, factor in zip(products, row.split(sizes), strict=True):
+            builder.replace(product, factor)
+        parts.append(PartOfBoxes(builder.finish(), some))
+    return parts
+
+
+def _products(network: Network) -> Iterator[_Product]:
+    """The differences of squares of one moving value with fixed numbers added, in the order of the graph."""
+    users: dict[int, int] = {}
+    for node in network.nodes:
+        for source in node.inputs:
+            users[source] = users.get(source, 0) + 1
+    for value, node in network.steps():
+        if not isinstance(node.operation, Add) or INPUT in node.inputs:
+            continue
+        first, negated = node.inputs
+        if not _is_negative(network.node(negated)):
+            continue
+        second = network.source(negated)
+        sums = [network.source(square) for square in (first, second) if _is_square(network, square)]
+        if len(sums) < 2 or INPUT in sums or any(users[source] > 1 for source in (first, negated, second, *sums)):
+            continue
+        terms = [network.node(source).inputs for source in sums if isinstance(network.node(source).operation, Add)]
+        if len(terms) == 2 and terms[0][0] == terms[1][0] and all(_is_fixed(network, added) for _, added in terms):
+            yield _Product(value, terms[0][0], (terms[0][1], terms[1][1]))
+
+
+def _is_square(network: Network, value: int) -> bool:
+    operation = None if value == INPUT else network.node(value).operation
+    return isinstance(operation, Power) and operation.exponent == 2
+
+
+def _is_negative(node: Node) -> bool:
+    operation = node.operation
+    return isinstance(operation, Scale) and not operation.divide and bool((operation.factor == -1).all())
+
+
+def _is_fixed(network: Network, value: int) -> bool:
+    """Whether a value is some fixed numbers; the moving inputs are the first value."""
+    return value > 1 and network.node(value).inputs == (INPUT,)
+
+
+def _columns(network: Network, value: int) -> Tensor:
+    """Which inputs a value is that takes them from the input."""
+    operation = network.node(value).operation
+    assert isinstance(operation, IndexMap)
+    return torch.tensor(operation.indices)
+
+
+class _Numbers(NamedTuple):
+    """Fixed numbers by their middles and radii, (boxes, count) each."""
+
+    middle: Tensor
+    radius: Tensor
+
+    @classmethod
+    def of(cls, part: MovingPart, value: int) -> _Numbers:
+        columns = _columns(part.network, value) - len(part.inputs)
+        lower, upper = (ends[:, columns] for ends in part.fixed)
+        middle = lower + (upper - lower) / 2
+        return cls(middle, RIGOROUS.ceil(torch.maximum(upper - middle, middle - lower)))
+
+
+def _factor(part: MovingPart, product: _Product) -> Tensor:
+    """About s, for every box: (boxes, size)."""
+    first, second = (_Numbers.of(part, added).middle for added in product.added)
+    mantissa, exponent = torch.frexp(2 * (first - second))
+    return torch.ldexp((mantissa * 2.0**DIGITS).round() / 2.0**DIGITS, exponent)
+
+
+@dataclass(eq=False)
+class _Builder:
+    """Replaces products of a network of what moves in some boxes, in the order of the graph."""
+
+    part: MovingPart
+    boxes: Box
+
+    def replace(self, product: _Product, factor: Tensor) -> None:
+        """Puts `factor * t + d` in the place of a difference of squares; d takes the place of c among the inputs."""
+        network, (first, second) = self.part.network, (_Numbers.of(self.part, added) for added in product.added)
+        largest = self._largest(product.moving)
+        off = (2 * (first.middle - second.middle) - factor).abs() + 2 * (first.radius + second.radius)
+        size = first.middle.abs() + first.radius + second.middle.abs() + second.radius
+        middle = (first.middle - second.middle) * (first.middle + second.middle)
+        radius = 2 * size * (first.radius + second.radius) + off * largest
+        rounding = RIGOROUS.gamma(8) * (size.square() + size * largest)
+        radius = RIGOROUS.above(radius + rounding, 12)
+        columns = _columns(network, product.added[0]) - len(self.part.inputs)
+        lower, upper = (ends.clone() for ends in self.part.fixed)
+        lower[:, columns] = RIGOROUS.floor(middle - radius)
+        upper[:, columns] = RIGOROUS.ceil(middle + radius)
+        nodes = list(network.nodes)
+        scaled = network.source(network.node(product.value).inputs[0])  # the sum t + c, which is not needed any more
+        nodes[scaled - 1] = Node(Scale(factor, divide=False), (product.moving,))
+        nodes[product.value - 1] = Node(Add(), (scaled, product.added[0]))
+        self.part = replace(self.part, network=replace(network, nodes=tuple(nodes)), fixed=Interval(lower, upper))
+
+    def _largest(self, value: int) -> Tensor:
+        """The largest absolute values of a moving value in the boxes: (boxes, size)."""
+        low, high = (
+            torch.cat([ends[:, self.part.inputs], fixed], 1)
+            for ends, fixed in zip(self.boxes, self.part.fixed, strict=True)
+        )
+        bounds = interval_bounds(self.part.network, Region.boxes(low, high), RIGOROUS, (value,))[value]
+        return torch.maximum(bounds.lower.abs(), bounds.upper.abs())
+
+    def finish(self) -> MovingPart:
+        """The part, without the nodes and the fixed numbers that nothing depends on any more."""
+        network = self.part.network
+        needed = sorted(network.ancestors((network.output,)) - {INPUT})
+        picks = {value for value in needed if network.node(value).inputs == (INPUT,)}
+        used = torch.zeros(network.sizes[INPUT] + 1, dtype=torch.bool)  # the last one stands for zero
+        used[: len(self.part.inputs)] = True
+        for value in picks:
+            used[_columns(network, value)] = True
+        columns = used[:-1].nonzero().flatten()
+        places = torch.full((len(used),), -1)
+        places[columns] = torch.arange(len(columns))
+        numbers = {INPUT: INPUT} | {value: number for number, value in enumerate(needed, 1)}
+        nodes = []
+        for value in needed:
+            node = network.node(value)
+            if value in picks:
+                node = Node(IndexMap.of(places[_columns(network, value)], (len(columns),)), (INPUT,))
+            nodes.append(replace(node, inputs=tuple(numbers[source] for source in node.inputs)))
+        kept = columns[len(self.part.inputs) :] - len(self.part.inputs)
+        fixed = Interval(*(ends[:, kept] for ends in self.part.fixed))
+        return replace(self.part, network=Network((len(columns),), tuple(nodes), network.name), fixed=fixed)
