@@ -12,7 +12,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding import optimised
 from relucert.bounding.ascent import BestBounds, Effort
-from relucert.bounding.interval import Bounds
+from relucert.bounding.interval import Bounds, select
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.common.names import MethodName, RelaxerName
@@ -142,6 +142,21 @@ def test_a_batch_equals_its_members() -> None:
         torch.testing.assert_close(margins[one], margin, rtol=0.05, atol=0.02)
         for value, interval in alone.items():
             torch.testing.assert_close(hidden[value].lower[one], interval.lower, rtol=0.05, atol=0.02)
+
+
+def test_margins_of_a_region_are_remembered_when_others_of_its_batch_have_left() -> None:
+    network, region, prop = ask("five layers", count=3)
+    memory = SlopeMemory()
+    hidden = optimised_bounds(network, region, memory=memory)
+    optimised_margins(network, region, prop.rows, prop.offsets, hidden, memory=memory)
+    last = torch.tensor([2])
+    region, prop, hidden = region.select(last), prop.select(last), select(hidden, last)
+    cold, warm = (
+        optimised_margins(network, region, prop.rows, prop.offsets, hidden, memory=kept, effort=Effort(0))
+        for kept in (None, memory)
+    )
+    assert (warm > cold + 1e-3).any()
+    assert (warm >= cold - 1e-6).all()
 
 
 def test_slopes_of_a_neighbouring_radius_are_remembered() -> None:

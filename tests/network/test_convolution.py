@@ -239,6 +239,22 @@ def test_pulled_forms_have_gradients(count: int) -> None:
     torch.testing.assert_close(gradient, layer.linear(torch.ones(1, 4, 16, 16)).flatten(1).expand_as(gradient[0])[None])
 
 
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_gradients_of_pulled_forms_are_the_convolution(
+    channels: tuple[int, int, int], geometry: tuple[tuple[int, int], ...]
+) -> None:
+    kernel, stride, padding, dilation = geometry
+    layer = convolution(channels, kernel, stride, padding, dilation)  # type: ignore[arg-type]
+    shape = layer.shape((channels[0], *SIZE))
+    with torch.no_grad():
+        forms, point = images(60, *shape)[None].flatten(2), images(60, channels[0], *SIZE)
+    forms.requires_grad_()
+    pulled = layer.pull(Rows(forms, shape), ((channels[0], *SIZE),))[0].rows()
+    (gradient,) = torch.autograd.grad((pulled * point.flatten(1)).sum(), forms)
+    torch.testing.assert_close(gradient[0], layer.linear(point).flatten(1))
+
+
 def test_a_convolution_that_sees_only_zeros_has_forms_of_zeros() -> None:
     """All that its transpose makes of them lies outside the image."""
     weight, bias = torch.ones(2, 1, 1, 1, dtype=torch.float64), torch.ones(2, dtype=torch.float64)

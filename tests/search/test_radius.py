@@ -176,12 +176,12 @@ def test_wrong_predictions_cost_time_but_not_truth(lie: str) -> None:
             assert end.radius == pytest.approx(honest, rel=3e-3)
 
 
-def test_a_lead_lies_on_the_chords_between_evaluations() -> None:
+def test_a_correction_is_a_parabola_through_one_evaluation_and_lies_on_the_chords_between_several() -> None:
     one, two, four = (torch.tensor([number], dtype=torch.float64) for number in (1, 2, 4))
     correction = Correction.none(1)
     asked = torch.tensor([[0.5, 1.0, 1.5, 3.0]], dtype=torch.float64)
     assert correction.at(asked).tolist() == [[0, 0, 0, 0]]
-    assert correction.add(two, four).at(asked).tolist() == [[1, 2, 3, 6]]
+    assert correction.add(two, four).at(asked).tolist() == [[0.25, 1, 2.25, 9]]
     assert correction.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
     assert bool(correction.add(two, four).add(two, one).at(asked).isfinite().all())
 

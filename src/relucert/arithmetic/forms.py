@@ -44,6 +44,10 @@ class LinearForms(ABC):
         """The forms with a function, which maps 0 to 0, applied to every coefficient."""
         return replace(self, coefficients=function(self.coefficients))
 
+    def replaced(self, coefficients: Tensor) -> Self:
+        """Forms with other coefficients, those outside of an image being 0."""
+        return replace(self, coefficients=coefficients)
+
     def scaled(self, factors: Tensor) -> Self:
         """Every form times a number, (count,)."""
         return self.mapped(lambda numbers: numbers * factors.reshape(-1, *[1] * (numbers.ndim - 2)))
@@ -88,6 +92,10 @@ class LinearForms(ABC):
     @abstractmethod
     def local(self, vector: Tensor) -> Tensor:
         """A map where the coefficients are: it broadcasts to them."""
+
+    def spread(self, vector: Tensor) -> Tensor:
+        """A map where the coefficients are, as they lie in memory: it broadcasts to them."""
+        return self.local(vector)
 
     @abstractmethod
     def over(self, divisors: Tensor) -> LinearForms:

@@ -67,6 +67,9 @@ class Windows(LinearForms):
         places = None if self.places is None else Places(self.places.rows[chosen], self.places.columns[chosen])
         return replace(self, coefficients=from_columns(columns), places=places)
 
+    def replaced(self, coefficients: Tensor) -> Windows:
+        return replace(self, coefficients=coefficients, masked=True)
+
     @property
     def height(self) -> int:
         return self.coefficients.shape[2]
@@ -241,6 +244,12 @@ class Windows(LinearForms):
         source = padded[0] if len(padded) == 1 else padded.T.contiguous()
         size = self.height, self.width, self.shape[0], self.count, len(padded)
         return from_columns(source.index_select(0, self._map_places).view(size))
+
+    def spread(self, vector: Tensor) -> Tensor:
+        if self.places is not None:
+            return self.local(vector)
+        columns = to_columns(self.local(vector))
+        return from_columns(columns.expand(-1, -1, -1, self.count, -1).contiguous())
 
     @cached_property
     def _map_places(self) -> Tensor:

@@ -69,11 +69,13 @@ class BestBounds:
         """Keeps what is higher, form by form."""
         better = lower > self.lower
         everywhere = bool(better.all())
+        forms_last = better.T.contiguous().T  # as the slopes of windows lie in memory
         for value, table in slopes.items():
             if everywhere:
                 self.slopes[value].copy_(table)
             else:
-                self.slopes[value][better] = table[better]
+                where = forms_last.view(*better.shape, *[1] * (table.ndim - 2))
+                self.slopes[value] = torch.where(where, table, self.slopes[value])
         self.lower = torch.where(better, lower, self.lower)
 
     @property

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.rigor import TINY
+from relucert.bounding.dual_lines import DualLines, pull_through
 from relucert.bounding.interval import Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation
@@ -39,12 +40,15 @@ class DualVariables:
             none, (batch, forms, size): the bound holds where they do.
         constraints: By pre-activation, the Lagrange multipliers of its bounds [l, u], (batch, forms, size): how many
             times `z - u` is added where they are positive, `z - l` where they are negative. Neither is positive.
+        lines: By the value of a ReLU with slopes, its lines as an earlier back-substitution of the same forms along the
+            same path has left them here; None: they are not kept.
     """
 
     slopes: dict[int, Tensor] = field(default_factory=dict)
     multipliers: dict[int, Tensor] = field(default_factory=dict)
     signs: dict[int, Tensor] = field(default_factory=dict)
     constraints: dict[int, Tensor] = field(default_factory=dict)
+    lines: dict[int, DualLines] | None = None
 
 
 NO_DUALS = DualVariables()
@@ -214,39 +218,42 @@ class Pull:
         References lie on the upper lines: what others are below them is paid by the coefficients that take those.
         """
         bounds, signs = self.path.bounds[source], self.duals.signs.get(value)
+        before, after = self.path.reference(source), self.path.reference(value)
         if value in self.duals.slopes:
             form, slopes = form.aligned(self.duals.slopes[value])
-            unstable = bounds.unstable.to(slopes.dtype)
-            stable_slopes = form.local(lines.slope_above * (1 - unstable))
-            below = torch.addcmul(stable_slopes, self.arithmetic.slopes(slopes), form.local(unstable))
-        by_lower, by_upper = form.mapped(_positive), form.mapped(_negative)  # by the lines that coefficients take
+            rounded, own = self.arithmetic.slopes, self._dual_lines(value, source, form)
+        else:
+            slopes, fall = form.local(lines.slope_below), -after if lines.low is None else lines.low - after
+            rounded, own = None, DualLines.of(form, None, lines.slope_above, before, fall)
         if signs is not None:
             _, known_signs = form.aligned(signs)
-            unsplit = (known_signs == 0).to(below.dtype)
-            below = below * unsplit + (known_signs > 0)
-            by_upper = by_upper.mapped(lambda numbers: numbers * unsplit)
-            by_lower = form.plus(by_upper.mapped(torch.neg))
-        pulled_by_lower = (
-            by_lower.mapped(lambda numbers: numbers * below)
-            if value in self.duals.slopes
-            else by_lower.times(lines.slope_below)
-        )
-        before, after = self.path.reference(source), self.path.reference(value)
-        self.gather(pulled_by_lower.dot(before) - by_lower.dot(after))
-        if value not in self.duals.slopes and lines.low is not None:
-            self.gather(by_lower.dot(lines.low))
-        pulled = pulled_by_lower.plus(by_upper.times(lines.slope_above))
+            own = own.split(known_signs)
+            split, active = (known_signs != 0).to(before.dtype), (known_signs > 0).to(before.dtype)
+            by_sign = form.mapped(lambda numbers: numbers * split), form.mapped(lambda numbers: numbers * active)
+            self.gather(by_sign[1].dot(before) - by_sign[0].dot(after))
+        coefficients, gain = pull_through(form.coefficients, slopes, own, rounded)
+        self.gather(gain)
+        pulled = form.replaced(coefficients)
         if value in self.duals.multipliers:
             taken = Rows(_allowed(self.duals.multipliers[value], bounds, signs), form.shape)
             self.gather(-taken.dot(before))
             pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
         if self.arithmetic.rigorous:
-            size = before.abs() + after.abs() + (0 if lines.low is None else lines.low.abs())
+            # TINY is for what underflows before it is multiplied with a coefficient.
+            size = before.abs() + after.abs() + TINY + (0 if lines.low is None else lines.low.abs())
             self.lose(form, size, 2 * form.terms + 4)
             if value in self.duals.multipliers:
                 self.lose(taken, before.abs(), taken.terms + 2)
                 self.lose(pulled, self.path.max_deviation(source), 1)
         return pulled
+
+    def _dual_lines(self, value: int, source: int, form: LinearForms) -> DualLines:
+        """The lines of a ReLU whose slopes forms choose: kept ones, if there are any."""
+        kept = {} if self.duals.lines is None else self.duals.lines
+        if value not in kept:
+            unstable, above = self.path.bounds[source].unstable, self.path.lines(value).slope_above
+            kept[value] = DualLines.of(form, unstable, above, self.path.reference(source), -self.path.reference(value))
+        return kept[value]
 
     def _with_own_lines(self, value: int, source: int, form: LinearForms) -> LinearForms:
         """Pulls back by one line around each neuron of each form's own: below where a coefficient is positive, above
@@ -313,14 +320,6 @@ class Pull:
 def own_slopes(form: LinearForms, shares: Tensor, least: Tensor, largest: Tensor) -> Tensor:
     """The slopes between derivatives, (batch, size) each, of shares laid out like the coefficients of forms."""
     return form.local(least) + shares * form.local(largest - least)
-
-
-def _positive(numbers: Tensor) -> Tensor:
-    return numbers.clamp(min=0)
-
-
-def _negative(numbers: Tensor) -> Tensor:
-    return numbers.clamp(max=0)
 
 
 def _allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import NO_DUALS, DualVariables, Pull, PulledBack
+from relucert.bounding.backward import NO_DUALS, Pull, PulledBack
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
@@ -79,16 +79,11 @@ def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[In
     return Interval(pulled.lower, -bound_neurons(path, value, neurons, sign=-1).lower), pulled.largest
 
 
-def bound_neurons(
-    path: ReferencePath, value: int, neurons: Tensor, *, sign: int = 1, duals: DualVariables | None = None
-) -> PulledBack:
-    """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives.
-
-    duals: Dual variables of each neuron's own; the path's references then lie on the upper lines.
-    """
+def bound_neurons(path: ReferencePath, value: int, neurons: Tensor, *, sign: int = 1) -> PulledBack:
+    """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives."""
     signs = None if sign > 0 else path.region.radius.new_full((len(neurons),), sign)
     start, forms, constant, slack = neuron_forms(path, value, neurons, signs)
-    return Pull(path, duals or NO_DUALS, constant, slack).run(forms, start)
+    return Pull(path, NO_DUALS, constant, slack).run(forms, start)
 
 
 def neuron_forms(

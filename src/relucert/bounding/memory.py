@@ -6,7 +6,7 @@ They are proposals, nothing more.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -35,19 +35,24 @@ class SlopeMemory:
     def __init__(self) -> None:
         self._points: dict[bytes, dict[Hashable, _Rows]] = {}
 
-    def recall(self, region: Region, what: Hashable, rows: Tensor, count: int, reduced: ReducedPath) -> Recall:
+    def recall(
+        self, region: Region, what: Sequence[Hashable], rows: Tensor, count: int, reduced: ReducedPath
+    ) -> Recall:
         """Looks up some rows of every batch member.
 
         Args:
             region: Whose points the slopes belong to.
-            what: What the rows are, in a word: part of the key.
+            what: What the rows of each batch member are, in a word: part of the key.
             rows: Their numbers, (few,), out of `count`.
             reduced: The network that the slopes are for.
         """
         keys = [point.float().numpy().tobytes() for point in region.points]
         self._points = {point: self._points.get(point, {}) for point in keys}
         members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
-        entries = [self._points[member].setdefault(what, _Rows(torch.full((count,), torch.nan))) for member in members]
+        entries = [
+            self._points[point].setdefault(bounded, _Rows(torch.full((count,), torch.nan)))
+            for point, bounded in zip(members, what, strict=True)
+        ]
         return Recall(entries, region.radius.double(), rows, reduced, self._room())
 
     def _room(self) -> int:

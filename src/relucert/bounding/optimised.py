@@ -18,20 +18,21 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import BestBounds, Effort, ascend
-from relucert.bounding.backward import DualVariables, PulledBack, bound_forms
+from relucert.bounding.backward import DualVariables, Pull, PulledBack, bound_forms
+from relucert.bounding.dual_lines import DualLines
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
-from relucert.bounding.layerwise import bound_neurons
+from relucert.bounding.layerwise import neuron_forms
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.reduced_path import ReducedPath
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.common.progress import Report, silent
-from relucert.network import Activation, LinearForms, Network
+from relucert.network import Activation, LinearForms, Network, Rows
 
-HIDDEN = Effort(20, least=0.05)  # for the neurons of each layer
-MARGINS = Effort(40, least=0.01, again=8)  # for the rows of a property
+HIDDEN = Effort(3, least=0)  # for the neurons of each layer; further steps gain less than 0.1 % of a radius
+MARGINS = Effort(16, least=0.01, again=4)  # for the rows of a property
 ROW_BYTES = 2**21  # that the slopes of one chunk of neurons take in one layer
 
 Duals = Callable[[DualVariables], PulledBack]
@@ -103,10 +104,11 @@ def optimised_margins(
             cast, added = (table.to(reduced.path.arithmetic.dtype) for table in (rows, offsets))
             return lambda duals: bound_forms(reduced.path, network.output, cast, duals=duals, offsets=added)
 
-        recall = memory.recall(region, rows.float().numpy().tobytes(), torch.arange(count), count, ascent)
+        what = [of_member.float().numpy().tobytes() for of_member in rows]
+        recall = memory.recall(region, what, torch.arange(count), count, ascent)
         best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
         recall.put(best.slopes)
-        lower, forms = _proven(bounded(proof), best, arithmetic)
+        lower, forms = _proven(lambda duals: bounded(proof)(duals), best, arithmetic)
         candidates.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
         return _best(candidates, region, Property(rows, offsets), hidden, recorder)
 
@@ -149,37 +151,40 @@ class _Layers:
         return bounds
 
     def _optimised(self, value: int, interval: Interval) -> Interval:
-        """Improves the bounds of a value's unstable neurons: the lower ones, then the upper ones of those that are
-        unstable still."""
+        """Improves the bounds of a value's unstable neurons."""
         ends = [bound.clone() for bound in interval]
-        widest = max(self.ascent.path.network.sizes[: value + 1]) * len(self.region.radius)
-        step = max(1, ROW_BYTES // (4 * widest))
-        for end, sign in ((0, 1), (1, -1)):
-            unstable = ~self.network.stable(value, *ends)
-            unstable_neurons = unstable.any(0).nonzero().flatten()
-            for neurons in unstable_neurons.split(step) if len(unstable_neurons) else ():
-                if time.monotonic() > self.ends:
-                    break
-                lower = self._row_bounds(value, neurons, sign)
-                before = ends[end][:, neurons]
-                better = torch.where(unstable[:, neurons], sign * torch.fmax(lower, sign * before), before)
-                ends[end][:, neurons] = better
+        unstable = ~self.network.stable(value, *ends)
+        neurons = unstable.any(0).nonzero().flatten()
+        numbers = self.ascent.path.network.pull_counts[value].numbers * len(self.region.radius)
+        for some in neurons.split(max(1, ROW_BYTES // (8 * numbers))) if len(neurons) else ():
+            if time.monotonic() > self.ends:
+                break
+            lower = self._row_bounds(value, some)
+            for end, sign, better in zip(ends, (1, -1), lower.chunk(2, 1), strict=True):
+                before = end[:, some]
+                end[:, some] = torch.where(unstable[:, some], sign * torch.fmax(better, sign * before), before)
         return Interval(*ends)
 
-    def _row_bounds(self, value: int, neurons: Tensor, sign: int) -> Tensor:
-        """Lower bounds of neurons, or with the sign -1 of their negatives: (batch, count)."""
+    def _row_bounds(self, value: int, neurons: Tensor) -> Tensor:
+        """Lower bounds of neurons, (count,), and then of their negatives: (batch, 2 * count)."""
+        signs = torch.tensor([1.0, -1.0]).repeat_interleave(len(neurons))
+        both = neurons.repeat(2)
 
         def bounded(reduced: ReducedPath) -> Duals:
-            return lambda duals: bound_neurons(reduced.path, value, neurons, sign=sign, duals=duals)
+            path = reduced.path
+            start, forms, constant, slack = neuron_forms(path, value, both, signs.to(path.arithmetic.dtype))
+            return lambda duals: Pull(path, duals, constant, slack).run(forms, start)
 
-        recall = self.memory.recall(self.region, (value, sign), neurons, self.network.sizes[value], self.ascent)
+        size = self.network.sizes[value]
+        what = [value] * len(self.region.radius)
+        recall = self.memory.recall(self.region, what, torch.cat([neurons, size + neurons]), 2 * size, self.ascent)
         layer = self.network.preactivations.index(value) + 1
         report = _part(self.report, f"layer {layer}")
         best = _optimise(bounded(self.ascent), recall, self.effort, self.ends, report)
         recall.put(best.slopes)
-        lower, forms = _proven(bounded(self.proof), best, self.arithmetic)
+        lower, forms = _proven(lambda duals: bounded(self.proof)(duals), best, self.arithmetic)
         if self.recorder is not None:
-            self.recorder.add(value, neurons, sign, dense(self.proof, forms, best.slopes), self.bounds)
+            self.recorder.add(value, both, signs, dense(self.proof, forms, best.slopes), self.bounds)
         return lower
 
 
@@ -193,6 +198,12 @@ def _shares(form: LinearForms, slopes: Tensor, activation: Activation, interval:
     least, largest = activation.derivatives(*interval)
     width = form.local(largest - least)
     return ((slopes - form.local(least)) / torch.where(width > 0, width, 1)).nan_to_num(0.5).clamp(0, 1)
+
+
+def _table(form: LinearForms, slopes: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Slopes of a map, (batch, size), for each of several forms, as their coefficients lie in memory."""
+    layout = torch.contiguous_format if isinstance(form, Rows) else torch.preserve_format
+    return form.spread(slopes).expand(shape).clone(memory_format=layout)
 
 
 def _ascent_problem(network: Network, region: Region) -> ReducedPath:
@@ -217,23 +228,22 @@ def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report:
         path = recall.reduced.path
         lines, activation = path.lines(value), path.network.activations[value]
         if activation.rectifier:
-            crown[value] = form.local(lines.slope_below).expand(shape).clone()
-            fast_lin[value] = form.local(lines.slope_above).expand(shape)
+            crown[value], fast_lin[value] = (
+                _table(form, slopes, shape) for slopes in (lines.slope_below, lines.slope_above)
+            )
             continue
         interval = path.bounds[path.network.source(value)]
         slopes = torch.where(form.coefficients > 0, form.local(lines.slope_below), form.local(lines.slope_above))
         crown[value] = _shares(form, slopes, activation, interval).expand(shape).clone()
         fast_lin[value] = _shares(form, form.local(activation.chord(*interval)), activation, interval).expand(shape)
     last = recall.slopes(crown)
-    if last is None or not recall.near:
-        steps, starts = effort.steps, [fast_lin] if last is None else [fast_lin, last]
-    else:
-        steps, starts = effort.again, [last]
+    steps, starts = (effort.again if recall.near else effort.steps), [fast_lin if last is None else last]
     start = BestBounds(first.lower, crown)
     if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
         return start
     effort = replace(effort, steps=steps)
-    return ascend(lambda slopes: bound(DualVariables(slopes)).lower, start, starts, effort, ends, report)
+    kept: dict[int, DualLines] = {}
+    return ascend(lambda slopes: bound(DualVariables(slopes, lines=kept)).lower, start, starts, effort, ends, report)
 
 
 def _proven(bound: Duals, best: BestBounds, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:

@@ -138,16 +138,15 @@ class Recorder:
         records = [Record(_rules_within(network, bounds, member)) for member in range(len(region.radius))]
         self._network, self._begun = network, (region, records)
 
-    def add(self, value: int, neurons: Tensor, sign: int, slopes: Tables, bounds: Bounds) -> None:
-        """Records the slopes of the bounds of some neurons, (count,), or with the sign -1 of their negatives.
+    def add(self, value: int, neurons: Tensor, signs: Tensor, slopes: Tables, bounds: Bounds) -> None:
+        """Records the slopes of the bounds of some neurons, (count,), times signs, (count,).
 
         bounds: the bounds of the pre-activations before.
         """
         assert self._begun is not None
         for member, record in enumerate(self._begun[1]):
             leaves = self._leaves(member, slopes, bounds, len(neurons))
-            signs = torch.full((len(neurons),), sign, dtype=torch.int8)
-            record.hidden.setdefault(value, []).append(NeuronBounds(neurons, signs, leaves))
+            record.hidden.setdefault(value, []).append(NeuronBounds(neurons, signs.to(torch.int8), leaves))
 
     def finish(self, region: Region, prop: Property, slopes: Tables, bounds: Bounds, margins: Tensor) -> None:
         """A property's rows, with bounds (batch, rows) above 0 where they are proven."""

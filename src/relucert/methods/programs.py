@@ -216,7 +216,7 @@ class ProgramMethod:
                 wanted, before = unstable[:, neurons], ends[end][:, neurons]
                 proven, slopes = self._bound(SlopeRequest(path, value, forms, wanted), tallies, stage)
                 if recorder is not None:
-                    recorder.add(value, neurons, sign, slopes, path.bounds)
+                    recorder.add(value, neurons, torch.full((len(neurons),), sign), slopes, path.bounds)
                 ends[end][:, neurons] = torch.where(wanted, sign * torch.fmax(proven, sign * before), before)
         return Interval(*ends)
 

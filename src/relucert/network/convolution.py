@@ -18,6 +18,7 @@ from relucert.arithmetic.windows import Places, Windows, from_columns, to_column
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError
+from relucert.network.block_products import blocks_of
 from relucert.network.convolved_symbols import convolved
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
@@ -169,11 +170,12 @@ class Convolution(Affine):
         windows = forms if isinstance(forms, Windows) else Windows.whole(forms.rows(), forms.shape)
         coefficients = windows.mask().coefficients  # (batch, forms, height, width, output channels)
         form_bytes = max(1, int(coefficients[:, :1].numel() * self.products)) * coefficients.element_size()
-        parts = []
-        for part in coefficients.split(max(1, CHUNK_BYTES // form_bytes), 1):
+        step, parts = max(1, CHUNK_BYTES // form_bytes), []
+        for first in range(0, max(1, windows.count), step):
             check_time()
-            parts.append(self._transposed(part))
-        image = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+            part = coefficients if step >= windows.count else coefficients[:, first : first + step]
+            parts.append(to_columns(self._transposed(part)))
+        image = from_columns(torch.cat(parts, 3) if len(parts) > 1 else parts[0])
         return (windows.moved(image, shapes[0], self._step, self._begin),)
 
     def _transposed(self, coefficients: Tensor) -> Tensor:
@@ -191,35 +193,9 @@ class Convolution(Affine):
         return from_columns(whole[:tall, :wide])
 
     def _by_forms(self, windows: Tensor, taps: Tensor) -> Tensor:
-        """The transposed map by products at every position, whose columns are the forms.
-
-        A row of windows is followed by so many zeros that `columns` positions in a row are what one block of the image
-        depends on: the products' factors overlap in memory, and their sums are all that is written.
-
-        Args:
-            windows: (height, width, output channels, forms)
-            taps: As in `_taps`, of one group.
-
-        Returns:
-            (rows of blocks, columns of blocks, stride, stride, input channels, forms).
-        """
-        (height, width, _, count), (rows, columns), (down, across) = windows.shape, self._blocks, self.stride
-        pitch = width + columns - 1
-        line = windows.flatten(0, 1)
-        if columns > 1:
-            padded = windows.new_empty(height + 1, pitch, *windows.shape[2:])
-            padded[0].zero_()
-            padded[1:, width:].zero_()
-            padded[1:, :width] = windows
-            line = padded.flatten(0, 1)[width:]
-        factors = line.unfold(0, columns, 1).permute(0, 3, 1, 2).flatten(1, 2)  # (positions, columns * channels, forms)
-        positions = height * pitch
-        image = windows.new_empty((height + rows - 1) * pitch, taps.shape[1], count)
-        image[positions:].zero_()
-        for row, kernel in enumerate(taps):
-            sums = image[row * pitch : row * pitch + positions]
-            sums.baddbmm_(kernel.expand(positions, -1, -1), factors, beta=int(row > 0))
-        return image.view(height + rows - 1, pitch, down, across, self.weight.shape[1], count)
+        """The transposed map by products at every position, whose columns are the forms."""
+        blocked: Tensor = blocks_of(windows, taps, self._blocks).unflatten(2, (*self.stride, self.weight.shape[1]))
+        return blocked
 
     def _by_positions(self, windows: Tensor, taps: Tensor) -> Tensor:
         """The same by one product whose columns are all forms at all positions, and sums of slices: for few forms."""

@@ -252,7 +252,8 @@ class SearchBatch(SearchState):
         root = self.radii - self.margin / slope
         ahead = (root - self.radii).abs()
         if self._by_surrogate:
-            near = ahead < self.radii / 2
+            near = ahead < torch.minimum(self.radii / 2, FALLING_SHORT * apart.abs())
+            near &= apart.abs() < CLOSE_BY * self.radii
         else:  # where two predictions in a row fall short on the same side, the next one would, too
             short = (self.margin > 0) == (self.margin_before > 0)
             near = (apart.abs() < CLOSE_BY * self.radii) & (ahead < torch.where(short, FALLING_SHORT, 2) * apart.abs())

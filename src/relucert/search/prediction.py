@@ -52,9 +52,12 @@ class Correction:
         return Correction(self.radii[members], self.amounts[members])
 
     def at(self, radii: Tensor) -> Tensor:
-        """The correction at candidates, (batch, candidates): on the chord between neighbours, or on the last chord."""
+        """The correction at candidates, (batch, candidates): by the square of the radius where one was evaluated, else
+        on the chord between neighbours, or on the last chord."""
         if self.radii.shape[1] == 1:
             return torch.zeros_like(radii)
+        if self.radii.shape[1] == 2:
+            return self.amounts[:, 1:] * (radii / self.radii[:, 1:]).square()
         right = torch.searchsorted(self.radii, radii).clamp(1, self.radii.shape[1] - 1)
         (low, high), (start, end) = (
             (points.gather(1, right - 1), points.gather(1, right)) for points in (self.radii, self.amounts)
