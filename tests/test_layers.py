@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import is_dataclass
 from functools import cache
 from graphlib import TopologicalSorter
@@ -76,6 +78,17 @@ def test_the_check_of_proofs_loads_no_prover(tmp_path: Path) -> None:
     loaded = [module for module in json.loads(shown) if module.startswith("relucert.")]
     assert loaded
     assert not [module for module in loaded if room_of(module) in PROVERS]
+
+
+def test_a_class_name_says_which_class_it_is() -> None:
+    """Who reads or looks for a name finds one class; those of the checker may be named after what they check."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path in (ROOT / "src").rglob("*.py"):
+        if "checker" not in path.parts:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    modules[node.name].append(path.stem)
+    assert {name: where for name, where in modules.items() if len(where) > 1} == {}
 
 
 def test_the_picture_is_that_of_the_imports() -> None:

@@ -16,7 +16,7 @@ from relucert.arithmetic.forms import Shape
 from relucert.checker.fixed_layers import LAYERS, fixed_layers
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, DualLines, IntegerInterval, adaptive
+from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, ChosenLines, IntegerInterval, adaptive
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.network import Affine, Convolution, Layer, Network, Node, Reshape
 from tests.nets import NETWORKS, centres, mlp
@@ -66,7 +66,7 @@ def bounds_of(relaxation: FixedRelaxation, crown: bool = False) -> dict[int, Int
     bounds: dict[int, IntegerInterval] = {}
     slopes: dict[int, Tensor] = {}
     for value in relaxation.network.preactivations:
-        bounds[value] = relaxation.enclose(value, bounds, DualLines(dict(slopes)))
+        bounds[value] = relaxation.enclose(value, bounds, ChosenLines(dict(slopes)))
         for relu, node in relaxation.network.steps():
             if crown and node.operation.name == "relu" and node.inputs[0] == value:
                 slopes[relu] = adaptive(bounds[value])
@@ -130,7 +130,7 @@ def test_free_choices_are_sound(name: str, region: str) -> None:
                 split = torch.rand(shape, generator=chance) < 0.03
                 side = torch.randint(0, 2, shape, generator=chance) * 2 - 1
                 signs[node.inputs[0]] = torch.where(split, side, 0)
-        least = relaxation.least(network.output, forms, bounds, DualLines(slopes, signs, multipliers))
+        least = relaxation.least(network.output, forms, bounds, ChosenLines(slopes, signs, multipliers))
         met = 0
         for place, (form, bound) in enumerate(zip(forms, least, strict=True)):
             holds = torch.ones(300, dtype=torch.bool)
@@ -155,7 +155,7 @@ def test_signs_are_not_worth_less_than_bounds_that_tell_them() -> None:
         lower, upper = list(bounds[first].lower), list(bounds[first].upper)
         (lower if sign > 0 else upper)[int(neuron)] = 0
         split = {**bounds, first: IntegerInterval(lower, upper)}
-        by_signs = relaxation.least(network.output, forms, bounds, DualLines(signs={first: signs}))
+        by_signs = relaxation.least(network.output, forms, bounds, ChosenLines(signs={first: signs}))
         by_bounds = relaxation.least(network.output, forms, split)
         assert max(abs(one - two) for one, two in zip(by_signs, by_bounds, strict=True)) < UNIT * 1e-12
 
@@ -210,7 +210,7 @@ def test_bounds_are_those_of_the_lines_in_fractions(seed: int) -> None:
         given = torch.randint(-(1 << SLOPE_BITS), 1 << SLOPE_BITS, (network.sizes[value],), generator=chance)
         slopes[value] = given.clamp(min=-1)
     for form in ([1.0, -1.0], [-0.3, 0.7]):
-        (least,) = relaxation.least(5, torch.tensor([form], dtype=torch.float64), bounds, DualLines(slopes))
+        (least,) = relaxation.least(5, torch.tensor([form], dtype=torch.float64), bounds, ChosenLines(slopes))
         *coefficients, constant = exact_lines(network, bounds, slopes, [Fraction(number) for number in form])
         truth = constant + sum(
             number * (one if number > 0 else two) for number, one, two in zip(coefficients, low, high, strict=True)

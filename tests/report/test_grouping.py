@@ -9,7 +9,7 @@ import pytest
 
 from relucert.report.grouping import grouped
 from relucert.report.page import page
-from relucert.report.reading import RunFile, result
+from relucert.report.reading import RecordedRun, result
 from tests.report import runs
 from tests.report.test_page import Outline
 
@@ -18,8 +18,8 @@ PROVEN = [runs.certified(image, 0.01) for image in range(2)]
 ATTACKED = [runs.attacked(image, 0.02) for image in range(2)]
 
 
-def _run(rows: list[dict[str, Any]], source: str, **head: Any) -> RunFile:
-    return RunFile({**runs.HEAD, "complete": True, **head}, source, tuple(result(row) for row in rows))
+def _run(rows: list[dict[str, Any]], source: str, **head: Any) -> RecordedRun:
+    return RecordedRun({**runs.HEAD, "complete": True, **head}, source, tuple(result(row) for row in rows))
 
 
 def test_runs_about_the_same_images_are_compared() -> None:

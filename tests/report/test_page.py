@@ -21,7 +21,7 @@ from relucert.report import png
 from relucert.report.charts import bar
 from relucert.report.markup import TEMPLATES
 from relucert.report.page import page
-from relucert.report.reading import RunFile, read, result
+from relucert.report.reading import RecordedRun, read, result
 from relucert.report.series import Sandwich
 from tests.report import runs
 
@@ -52,8 +52,8 @@ class Outline(HTMLParser):
         return sum(name == tag for name, _ in self.elements)
 
 
-def _run(rows: list[dict[str, Any]], **head: Any) -> RunFile:
-    return RunFile({**runs.HEAD, "complete": True, **head}, "", tuple(result(row) for row in rows))
+def _run(rows: list[dict[str, Any]], **head: Any) -> RecordedRun:
+    return RecordedRun({**runs.HEAD, "complete": True, **head}, "", tuple(result(row) for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_accessible(text: str) -> None:
     assert outline.elements[0] == ("html", {"lang": "en"})
 
 
-def _evil(rows: list[dict[str, Any]]) -> RunFile:
+def _evil(rows: list[dict[str, Any]]) -> RecordedRun:
     for row in rows:
         row |= {"method": EVIL, "reason": EVIL}
     head = {

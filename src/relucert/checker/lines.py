@@ -109,7 +109,7 @@ Bounds = Mapping[int, IntegerInterval]
 
 
 @dataclass(frozen=True, eq=False)
-class DualLines:
+class ChosenLines:
     """Dual variables of lower bounds of forms, slopes (alpha) and multipliers (beta): any choice is sound.
 
     A table holds one row of numbers for all forms, (size,), or one row per form, (forms, size).
@@ -138,7 +138,7 @@ class DualLines:
         """Whether the upper and the lower line of every ReLU have one slope, so that one pass bounds both ways."""
         return not (self.slopes or self.multipliers or self.smooth)
 
-    def of_forms(self, forms: slice) -> DualLines:
+    def of_forms(self, forms: slice) -> ChosenLines:
         """The dual variables of a slice of the forms."""
         slopes, signs, multipliers = (
             {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
@@ -148,7 +148,7 @@ class DualLines:
             value: (below if below.ndim == 1 else below[forms], above if above.ndim == 1 else above[forms])
             for value, (below, above) in self.smooth.items()
         }
-        return DualLines(slopes, signs, multipliers, self.flat, smooth)
+        return ChosenLines(slopes, signs, multipliers, self.flat, smooth)
 
 
 def on_grid(slopes: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from relucert.checker.enclosures import ActivationError, Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, DualLines, IntegerInterval
+from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, ChosenLines, IntegerInterval
 from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.totals import Totals
 from relucert.network import Network
@@ -67,7 +67,7 @@ class FixedRelaxation:
         """The relaxation of the same network over another region."""
         return replace(self, region=region)
 
-    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: DualLines | None = None) -> list[int]:
+    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: ChosenLines | None = None) -> list[int]:
         """Lower bounds of forms on a value, integers over 2**64, wherever the bounds and signs hold.
 
         Args:
@@ -75,7 +75,7 @@ class FixedRelaxation:
             bounds: Those of every pre-activation before the value.
             lines: The dual variables of the bound; Fast-Lin's lines where it is left out.
         """
-        lines = lines or DualLines()
+        lines = lines or ChosenLines()
         rows = of_floats(forms)
         least: list[int] = []
         for chunk in self._chunks(len(forms)):
@@ -84,17 +84,17 @@ class FixedRelaxation:
         return least
 
     def enclose(
-        self, value: int, bounds: Bounds, lines: DualLines | None = None, neurons: Sequence[int] | None = None
+        self, value: int, bounds: Bounds, lines: ChosenLines | None = None, neurons: Sequence[int] | None = None
     ) -> IntegerInterval:
         """Bounds of a value's neurons, of all or of a list of them, rounded outwards; they share the lines."""
-        lines = lines or DualLines()
+        lines = lines or ChosenLines()
         indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
         lower, upper = self._bound_neurons(value, bounds, lines, indices, 1, stop=False)
         if not lines.parallel:
             upper = [-number for number in self._bound_neurons(value, bounds, lines, indices, -1, stop=False)[0]]
         return IntegerInterval(lower, upper)
 
-    def settle(self, value: int, bounds: Bounds, lines: DualLines, interval: IntegerInterval) -> IntegerInterval:
+    def settle(self, value: int, bounds: Bounds, lines: ChosenLines, interval: IntegerInterval) -> IntegerInterval:
         """Improves the bounds of a value's unstable neurons until these are stable, as far as lines prove it.
 
         A form is back-substituted until its sign is known. Where lines are not parallel, the lower bound of a neuron
@@ -117,7 +117,7 @@ class FixedRelaxation:
         return interval
 
     def _bound_neurons(
-        self, value: int, bounds: Bounds, lines: DualLines, neurons: Sequence[int], sign: int, *, stop: bool
+        self, value: int, bounds: Bounds, lines: ChosenLines, neurons: Sequence[int], sign: int, *, stop: bool
     ) -> tuple[list[int], list[int]]:
         """Lower bounds of neurons, or with the sign -1 of their negatives, and with parallel lines upper bounds.
 
@@ -180,7 +180,7 @@ class _BackSubstitution:
     """
 
     def __init__(
-        self, relaxation: FixedRelaxation, bounds: Bounds, lines: DualLines, both: bool, stop: bool = False
+        self, relaxation: FixedRelaxation, bounds: Bounds, lines: ChosenLines, both: bool, stop: bool = False
     ) -> None:
         self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
         self.relaxation, self.noise = relaxation, relaxation.noise

@@ -12,7 +12,7 @@ from torch import Tensor
 from relucert.checker.activations import is_activation
 from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed
-from relucert.checker.lines import BOUND_BITS, DualLines, IntegerInterval, adaptive, on_grid
+from relucert.checker.lines import BOUND_BITS, ChosenLines, IntegerInterval, adaptive, on_grid
 from relucert.checker.noise import PRECISIONS, check_evaluation, noise, rounds
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.trees import BoundingRule
@@ -72,7 +72,7 @@ class ValueBounds:
         if interval is None:
             lines = rule_lines(self.relaxation, self.bounds, self._rule)
             interval = self.relaxation.enclose(value, self.bounds, lines)
-            interval = interval.met(self.relaxation.enclose(value, self.bounds, DualLines(flat=True)))
+            interval = interval.met(self.relaxation.enclose(value, self.bounds, ChosenLines(flat=True)))
         ends = zip(interval.lower, interval.upper, strict=True)
         return [Fraction(max(-low, high), 1 << BOUND_BITS) for low, high in ends]
 
@@ -84,17 +84,17 @@ def rule_bounds(relaxation: FixedRelaxation, rule: BoundingRule, inference: str)
     return value_bounds.bounds
 
 
-def rule_lines(relaxation: FixedRelaxation, bounds: dict[int, IntegerInterval], rule: BoundingRule) -> DualLines:
+def rule_lines(relaxation: FixedRelaxation, bounds: dict[int, IntegerInterval], rule: BoundingRule) -> ChosenLines:
     """The lines of all activations whose bounds are known."""
     if rule.name == "interval":
-        return DualLines(flat=True)
+        return ChosenLines(flat=True)
     steps = [(value, node) for value, node in relaxation.network.steps() if is_activation(node)]
     intervals = {value: bounds[node.inputs[0]] for value, node in steps if node.inputs[0] in bounds}
     smooth = {value: rule_slopes(relaxation, rule, value) for value in intervals if value in relaxation.smooth}
     require(rule.name in ("fast-lin", "crown"), f"the rule {rule.name} has no lines that are known")
     adaptives = intervals.items() if rule.name == "crown" else ()
     slopes = {value: adaptive(interval) for value, interval in adaptives if value not in smooth}
-    return DualLines(slopes, smooth=smooth)
+    return ChosenLines(slopes, smooth=smooth)
 
 
 def rule_slopes(relaxation: FixedRelaxation, rule: BoundingRule, value: int) -> tuple[Tensor, Tensor]:
@@ -116,7 +116,7 @@ def _hidden(
     every = rule.scope == "all" or (rule.scope == "inner" and value in _last(network))
     if every or not network.activation_depths[value]:
         return relaxation.enclose(value, bounds, lines)
-    interval = relaxation.enclose(value, bounds, DualLines(flat=True))
+    interval = relaxation.enclose(value, bounds, ChosenLines(flat=True))
     if any(network.source(activation) == value for activation in relaxation.smooth):
         return interval.met(relaxation.enclose(value, bounds, lines))
     if rule.scope == "signs":

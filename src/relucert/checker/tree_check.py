@@ -13,7 +13,7 @@ from torch import Tensor
 from relucert.checker.claim import RadiusClaim
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, DualLines, IntegerInterval, on_grid
+from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, ChosenLines, IntegerInterval, on_grid
 from relucert.checker.noise import activation_error
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import ValueBounds, rule_bounds, rule_lines
@@ -144,7 +144,7 @@ class TreeCheck:
             raise Rejected("a form has no tree")
         return [number for number in least if number is not None]
 
-    def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> DualLines:
+    def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> ChosenLines:
         """The slopes, signs and multipliers of a chunk of leaves."""
         sizes, count = self.relaxation.network.sizes, len(leaves)
         leaf_slopes = torch.from_numpy(trees.slopes[[leaf.leaf for leaf in leaves]])
@@ -170,7 +170,7 @@ class TreeCheck:
                     multipliers[self.relus[source][0]] = torch.zeros(count, sizes[source], dtype=torch.float64)
                 signs[source][row, neuron] = sign
                 multipliers[self.relus[source][0]][row, neuron] = units * 2.0**-leaf.scale
-        return DualLines(slopes, signs, multipliers, smooth=smooth)
+        return ChosenLines(slopes, signs, multipliers, smooth=smooth)
 
     def _smooth_on(self, source: int) -> list[int]:
         return [value for value in self.relaxation.smooth if self.relaxation.network.source(value) == source]

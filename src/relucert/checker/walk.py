@@ -12,7 +12,7 @@ import torch
 from relucert.checker.document import CutNode, LeafNode
 from relucert.checker.entries import Rejected
 from relucert.checker.fixed_region import FixedRegion
-from relucert.checker.lines import SLOPE_BITS, DualLines, IntegerInterval
+from relucert.checker.lines import SLOPE_BITS, ChosenLines, IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.rules import rule_bounds
 from relucert.checker.trees import BoundingRule
@@ -95,7 +95,7 @@ class Walk:
             for value, numbers in leaf.slopes.items()
         }
         form = torch.eye(network.classes, dtype=torch.float64)[row][None]
-        (least,) = relaxation.least(network.output, form, bounds, DualLines(slopes))
+        (least,) = relaxation.least(network.output, form, bounds, ChosenLines(slopes))
         if not least > 0:
             raise Rejected(f"leaf {index} does not prove that its row is positive")
 

@@ -9,14 +9,14 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from relucert.report.reading import Result, RunFile
+from relucert.report.reading import RecordedRun, Result
 
 
 @dataclass(frozen=True)
 class RunGroup:
     """Runs about the same network, images, rivals, scale and inference."""
 
-    runs: tuple[RunFile, ...]
+    runs: tuple[RecordedRun, ...]
 
     @property
     def inference(self) -> str:
@@ -78,9 +78,9 @@ class RunGroup:
         return classes - 1 if isinstance(classes, int) and classes > 1 else None
 
 
-def grouped(runs: Sequence[RunFile]) -> list[RunGroup]:
+def grouped(runs: Sequence[RecordedRun]) -> list[RunGroup]:
     """The runs in groups, in the order of each group's first file."""
-    groups: list[list[RunFile]] = []
+    groups: list[list[RecordedRun]] = []
     for run in chain.from_iterable(map(_by_inference, runs)):
         group = next((group for group in groups if all(_is_alike(run, member) for member in group)), None)
         if group is None:
@@ -90,7 +90,7 @@ def grouped(runs: Sequence[RunFile]) -> list[RunGroup]:
     return [RunGroup(tuple(group)) for group in groups]
 
 
-def _by_inference(run: RunFile) -> list[RunFile]:
+def _by_inference(run: RecordedRun) -> list[RecordedRun]:
     """The run's answers as one run for each inference: real arithmetic, or evaluations in one precision."""
     inferences = dict.fromkeys(answer.inference for answer in run.results)
     return [
@@ -99,7 +99,7 @@ def _by_inference(run: RunFile) -> list[RunFile]:
     ]
 
 
-def _is_alike(first: RunFile, second: RunFile) -> bool:
+def _is_alike(first: RecordedRun, second: RecordedRun) -> bool:
     """Whether both are about the same network, images, rivals, scale and inference, as far as the files tell."""
     if first.results[0].inference != second.results[0].inference:
         return False
@@ -124,11 +124,11 @@ def _agree(first: Mapping[str, Any], second: Mapping[str, Any], names: Sequence[
     return all(first[name] == second[name] for name in names if name in first and name in second)
 
 
-def _network(run: RunFile) -> Mapping[str, Any]:
+def _network(run: RecordedRun) -> Mapping[str, Any]:
     return _object(run, "network")
 
 
-def _object(run: RunFile, key: str) -> Mapping[str, Any]:
+def _object(run: RecordedRun, key: str) -> Mapping[str, Any]:
     """What a head says under a key, if that is an object."""
     content = run.head.get(key)
     return content if isinstance(content, dict) else {}
@@ -138,7 +138,7 @@ def _method(answer: Result) -> tuple[str, str]:
     return answer.name, answer.norm
 
 
-def _sources(runs: Sequence[RunFile]) -> list[str]:
+def _sources(runs: Sequence[RecordedRun]) -> list[str]:
     """The files' names, numbered where they are the same."""
     names = [run.source or "a file" for run in runs]
     return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, start=1)]

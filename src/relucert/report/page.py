@@ -18,7 +18,7 @@ from relucert.report.grouping import RunGroup, grouped
 from relucert.report.markup import render
 from relucert.report.paper_table import Table, table_of
 from relucert.report.published import table_section
-from relucert.report.reading import REAL, RunFile, read_record, run_of
+from relucert.report.reading import REAL, RecordedRun, read_record, run_of
 from relucert.report.sections import norm_section
 from relucert.report.verdict_run import VerdictRun, verdict_run_of
 from relucert.report.verdict_section import verdict_section
@@ -30,7 +30,7 @@ def page(*recorded: Record) -> str:
     """The whole page about one record or several."""
     folder = resources.files("relucert.report")
     style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    groups = grouped([run for run in recorded if isinstance(run, RunFile)])
+    groups = grouped([run for run in recorded if isinstance(run, RecordedRun)])
     paper = [table for table in recorded if isinstance(table, Table)]
     verdicts = [run for run in recorded if isinstance(run, VerdictRun)]
     alone = len(groups) == 1 and not verdicts and not paper
@@ -137,7 +137,7 @@ def _entries(head: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return entries
 
 
-Record = RunFile | Table | VerdictRun
+Record = RecordedRun | Table | VerdictRun
 
 
 def read_any(path: Path) -> Record:

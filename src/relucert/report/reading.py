@@ -127,21 +127,21 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class RunFile(Recorded):
+class RecordedRun(Recorded):
     """A run file: answers about images."""
 
     results: tuple[Result, ...]
 
 
-def read(path: Path) -> RunFile:
+def read(path: Path) -> RecordedRun:
     """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
     return run_of(read_record(path), path)
 
 
-def run_of(record: Mapping[str, Any], path: Path) -> RunFile:
+def run_of(record: Mapping[str, Any], path: Path) -> RecordedRun:
     """The run that a record from this file tells of."""
     head, results = read_rows(record, path, "result", result)
-    run = RunFile(head, path.name, results)
+    run = RecordedRun(head, path.name, results)
     try:
         check_options(run.options)
     except ValueError as error:

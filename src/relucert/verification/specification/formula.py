@@ -25,38 +25,38 @@ class Variable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearTerms:
     """A linear form: the sum of coefficients times variables, plus a constant."""
 
     coefficients: dict[Variable, Fraction]
     constant: Fraction = Fraction(0)
 
-    def plus(self, other: Linear) -> Linear:
+    def plus(self, other: LinearTerms) -> LinearTerms:
         if not other.coefficients or not self.coefficients:  # as of most comparisons, which are with a number
-            return Linear(self.coefficients or other.coefficients, self.constant + other.constant)
+            return LinearTerms(self.coefficients or other.coefficients, self.constant + other.constant)
         total = dict(self.coefficients)
         for variable, coefficient in other.coefficients.items():
             total[variable] = total.get(variable, Fraction(0)) + coefficient
         kept = {variable: coefficient for variable, coefficient in total.items() if coefficient}
-        return Linear(kept, self.constant + other.constant)
+        return LinearTerms(kept, self.constant + other.constant)
 
-    def times(self, factor: Fraction) -> Linear:
+    def times(self, factor: Fraction) -> LinearTerms:
         scaled = {variable: factor * coefficient for variable, coefficient in self.coefficients.items() if factor}
         constant = factor * self.constant
         if any(_bits(number) > MOST_BITS for number in (*scaled.values(), constant)):
             raise InputError(f"a product has a number of more than {MOST_BITS} bits: write it in fewer digits")
-        return Linear(scaled, constant)
+        return LinearTerms(scaled, constant)
 
-    def minus(self, other: Linear) -> Linear:
+    def minus(self, other: LinearTerms) -> LinearTerms:
         negated = {variable: -coefficient for variable, coefficient in other.coefficients.items()}
-        return self.plus(Linear(negated, -other.constant))
+        return self.plus(LinearTerms(negated, -other.constant))
 
 
 @dataclass(frozen=True)
 class AtMost:
     """That a linear form is not positive; where it is strict, that the form is negative."""
 
-    form: Linear
+    form: LinearTerms
     strict: bool = False
 
 
@@ -182,7 +182,7 @@ class Case:
         return self.with_all([added]) if added.low or added.high else self
 
 
-def _least(form: Linear, left_out: Variable, low: dict[int, End], high: dict[int, End]) -> Fraction | None:
+def _least(form: LinearTerms, left_out: Variable, low: dict[int, End], high: dict[int, End]) -> Fraction | None:
     """The least value of a form of inputs without one of its terms; None where an input is unbounded on that side."""
     total = form.constant
     for variable, coefficient in form.coefficients.items():

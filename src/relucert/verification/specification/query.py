@@ -17,7 +17,7 @@ from relucert.common.checks import shown
 from relucert.common.numbers import NumberLike, as_decimal, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
-from relucert.verification.specification.formula import AtMost, Case, End, Linear, Variable
+from relucert.verification.specification.formula import AtMost, Case, End, LinearTerms, Variable
 from relucert.verification.specification.reading import read
 from relucert.verification.specification.violations import Specification, Violation
 
@@ -171,7 +171,7 @@ def _numbers(given: Any, what: str) -> list[Fraction]:
     return [exactly(number, f"{what}, in every place,") for number in _array(given, what).flatten()]
 
 
-def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
+def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[LinearTerms]]:
     """How many outputs a violation is about, and forms that are not positive where it happens."""
     if not isinstance(violation, (tuple, list)) or len(violation) not in (2, 3):
         raise InputError(f"a violation is (rows, bounds) or (rows, bounds, input_rows), not {shown(violation)}")
@@ -187,7 +187,7 @@ def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[Linear]]:
     for row, input_row, bound in zip(rows, input_rows, bounds, strict=True):
         terms = chain(((Variable(True, index), number) for index, number in enumerate(row)),
                       ((Variable(False, index), number) for index, number in enumerate(input_row)))  # fmt: skip
-        forms.append(Linear({variable: number for variable, number in terms if number}, -bound))
+        forms.append(LinearTerms({variable: number for variable, number in terms if number}, -bound))
     return len(rows[0]), forms
 
 

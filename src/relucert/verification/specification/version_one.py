@@ -17,7 +17,7 @@ from relucert.verification.specification.formula import (
     Bounds,
     End,
     Formula,
-    Linear,
+    LinearTerms,
     Variable,
     cases,
 )
@@ -128,7 +128,11 @@ class _Parser:
                 variable = variables[name]
                 end = strict_ends[number] if len(relation) == 1 else ends[number]
                 if variable.output:
-                    form = Linear({variable: ONE}, -end.at) if relation[0] == "<" else Linear({variable: MINUS}, end.at)
+                    form = (
+                        LinearTerms({variable: ONE}, -end.at)
+                        if relation[0] == "<"
+                        else LinearTerms({variable: MINUS}, end.at)
+                    )
                     bounds.forms.append(AtMost(form, end.strict))
                     outputs = True
                 else:
@@ -170,7 +174,7 @@ class _Parser:
         else:
             yield from map(self._formula, _one_by_one([expression]))
 
-    def _linear(self, expression: Word | Group) -> Linear:
+    def _linear(self, expression: Word | Group) -> LinearTerms:
         if isinstance(expression, Word):
             return self._word(expression)
         operator, items = _head(expression)
@@ -193,10 +197,10 @@ class _Parser:
                 first = first.plus(other) if operator == "+" else first.minus(other)
         return first
 
-    def _word(self, word: Word) -> Linear:
+    def _word(self, word: Word) -> LinearTerms:
         number = parse_decimal(word.text)
         if number is not None:
-            return Linear({}, number)
+            return LinearTerms({}, number)
         name = NAME.fullmatch(word.text)
         if name is None:
             raise LoadError(
@@ -206,10 +210,10 @@ class _Parser:
         if variable is None:
             raise LoadError(f"line {word.line}: {word.text} is used before it is declared")
         self.mentions_outputs |= variable.output
-        return Linear({variable: ONE})
+        return LinearTerms({variable: ONE})
 
 
-def _product(one: Linear, other: Linear, line: int) -> Linear:
+def _product(one: LinearTerms, other: LinearTerms, line: int) -> LinearTerms:
     if one.coefficients and other.coefficients:
         raise LoadError(f"line {line}: a product of two variables is not linear; only constants may multiply")
     return one.times(other.constant) if not other.coefficients else other.times(one.constant)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError, MissingPackageError
-from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, Linear, Variable, cases
+from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, LinearTerms, Variable, cases
 from relucert.verification.specification.syntax import groups
 from relucert.verification.specification.violations import Declared, Specification
 
@@ -109,17 +109,17 @@ class _Translation:
             return All([at_most, at_least])
         return at_most if isinstance(expression, (package.LessThan, package.LessEqual)) else at_least
 
-    def _linear(self, expression: Any) -> Linear:
+    def _linear(self, expression: Any) -> LinearTerms:
         package = self.package
         if isinstance(expression, package.Var):
             tensor_slice = self.slices[expression.network_name, expression.name]
             self.mentions_outputs |= tensor_slice.output
-            return Linear({tensor_slice.variable(list(expression.indices)): Fraction(1)})
+            return LinearTerms({tensor_slice.variable(list(expression.indices)): Fraction(1)})
         if isinstance(expression, package.Literal):
             number = parse_decimal(expression.lexeme)
             if number is None:
                 raise LoadError(f"{expression.lexeme[:40]!r} is no number")
-            return Linear({}, number)
+            return LinearTerms({}, number)
         if isinstance(expression, package.Negate):
             return self._linear(expression.expr).times(Fraction(-1))
         if isinstance(expression, package.Minus):
