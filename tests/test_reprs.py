@@ -57,7 +57,7 @@ def test_what_is_absent_is_left_out_unless_it_was_asked_for() -> None:
     [
         (lambda: relucert.load("mnist-2x20"), "Network('mnist-2x20', 784-20-10, 15,910 parameters)"),
         (lambda: IMAGES, "Dataset('the first 100 MNIST test images', 2 images of 784 numbers, with labels)"),
-        (lambda: AdversarialPoint(WIDE, 0.25), "Witness((784,) at distance 0.25)"),
+        (lambda: AdversarialPoint(WIDE, 0.25), "AdversarialPoint((784,) at distance 0.25)"),
         (
             lambda: Region.around(IMAGES.images, torch.tensor([0.25, 0.5]), 2, None, WIDE),
             "Region(batch of 2, 784 coordinates, radius 0.25 to 0.5, p = 2, every input valid, scaled per coordinate)",

@@ -50,7 +50,10 @@ class Method(Protocol):
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        """Lower bounds of what must be positive: (batch, rows)."""
+        """Lower bounds of what must be positive: (batch, rows).
+
+        Those of quadratic certificates that are not positive are as computed: they claim nothing.
+        """
 
 
 @runtime_checkable
