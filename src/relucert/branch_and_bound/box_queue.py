@@ -119,10 +119,9 @@ class BoxQueue:
         boxes = Box(self.boxes.low[members], self.boxes.high[members])
         whole = moving_part(self.network, boxes, moving)
         for part, some in [] if whole is None else with_factors(whole, boxes):
-            finite = (part.fixed.lower.isfinite() & part.fixed.upper.isfinite()).all(1).nonzero().flatten()
-            numbers = members[some[finite]]
+            numbers = members[some]
             self.suited.update(numbers.tolist())
-            search = _Search(self, replace(part, fixed=part.fixed.select(finite)), numbers)
+            search = _Search(self, part, numbers)
             while not self.violated and search.waiting.size:
                 check_time()
                 self.report(Progress(stage=STAGE, nodes=self.nodes, open=search.waiting.size))
