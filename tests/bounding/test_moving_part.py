@@ -112,7 +112,7 @@ def test_products_with_fixed_numbers_are_factors(moving: list[int]) -> None:
     assert whole is not None
     assert any(isinstance(node.operation, Power) for node in whole.network.nodes)
     check(network, whole, boxes)
-    parts = with_factors(whole, boxes)
+    parts = list(with_factors(whole, boxes))
     assert sorted(torch.cat([members for _, members in parts]).tolist()) == list(range(COUNT))
     assert len(parts) == 2  # the second row's mask
     for part, members in parts:
@@ -140,7 +140,7 @@ def test_boxes_with_numbers_that_are_not_finite_are_left_out(fixed: float) -> No
     high[:, 0] += 0.5
     whole = moving_part(network, Box(low, high), torch.tensor([True, False, False]))
     assert whole is not None
-    parts = with_factors(whole, Box(low, high))
+    parts = list(with_factors(whole, Box(low, high)))
     assert sorted(torch.cat([members for _, members in parts]).tolist()) == [0, 1, 3, 4]
     for part, members in parts:
         if len(members):

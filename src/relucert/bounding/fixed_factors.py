@@ -51,7 +51,7 @@ class _Product(NamedTuple):
     added: tuple[int, int]
 
 
-def with_factors(part: MovingPart, boxes: Box) -> list[PartOfBoxes]:
+def with_factors(part: MovingPart, boxes: Box) -> Iterator[PartOfBoxes]:
     """What moves in boxes, (boxes, inputs) for each end, with factors in the place of products with fixed numbers.
 
     Boxes in which some fixed number is not finite, such as the inverse of 0, are left out.
@@ -60,10 +60,10 @@ def with_factors(part: MovingPart, boxes: Box) -> list[PartOfBoxes]:
     part, members = whole
     products = list(_products(part.network))
     if not products or not len(members):
-        return [whole]
+        yield whole
+        return
     factors = torch.cat([_factor(part, product) for product in products], 1)
     distinct, which = torch.unique(factors, dim=0, return_inverse=True)
-    parts = []
     for number, row in enumerate(distinct):
         some = (which == number).nonzero().flatten()
         narrowed, of_boxes = replace(part, fixed=part.fixed.select(some)), members[some]
@@ -71,8 +71,7 @@ def with_factors(part: MovingPart, boxes: Box) -> list[PartOfBoxes]:
         builder = _Builder(narrowed, Box(boxes.low[of_boxes], boxes.high[of_boxes]))
         for product, factor in zip(products, row.split(sizes), strict=True):
             builder.replace(product, factor)
-        parts.append(_where_finite(builder.finish(), of_boxes))
-    return parts
+        yield _where_finite(builder.finish(), of_boxes)
 
 
 def _where_finite(part: MovingPart, members: Tensor) -> PartOfBoxes:

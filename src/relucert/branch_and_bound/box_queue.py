@@ -118,14 +118,16 @@ class BoxQueue:
         """Searches boxes, by their numbers, that let the same inputs move."""
         boxes = Box(self.boxes.low[members], self.boxes.high[members])
         whole = moving_part(self.network, boxes, moving)
-        for part, some in [] if whole is None else with_factors(whole, boxes):
+        for part, some in () if whole is None else with_factors(whole, boxes):
             numbers = members[some]
             self.suited.update(numbers.tolist())
             search = _Search(self, part, numbers)
-            while not self.violated and search.waiting.size:
+            while search.waiting.size:
                 check_time()
                 self.report(Progress(stage=STAGE, nodes=self.nodes, open=search.waiting.size))
                 search.step()
+                if self.violated:
+                    return
 
 
 class _Search:
