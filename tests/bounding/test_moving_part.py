@@ -34,6 +34,13 @@ class Masked(torch.nn.Module):
         return torch.sigmoid(self.last(hidden.sum(1) / masks.sum(1)))
 
 
+class Divided(torch.nn.Module):
+    """Two products with other inputs, and the inverses of these."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs[:, :1] * inputs[:, 1:2] / inputs[:, 2:] * inputs[:, 1:2]
+
+
 def boxes_of(network: Network, moving: list[int], masks: bool = False) -> Box:
     """Boxes around random points that let some inputs move, and others by their rounding at most."""
     low, high = centres(network, COUNT), centres(network, COUNT)
@@ -105,7 +112,7 @@ def test_products_with_fixed_numbers_are_factors(moving: list[int]) -> None:
     assert whole is not None
     assert any(isinstance(node.operation, Power) for node in whole.network.nodes)
     check(network, whole, boxes)
-    parts = with_factors(whole, boxes)
+    parts = list(with_factors(whole, boxes))
     assert sorted(torch.cat([members for _, members in parts]).tolist()) == list(range(COUNT))
     assert len(parts) == 2  # the second row's mask
     for part, members in parts:
@@ -121,3 +128,20 @@ def test_products_of_what_moves_stay_squares() -> None:
     assert whole is not None
     ((part, _),) = with_factors(whole, boxes)
     assert any(isinstance(node.operation, Power) for node in part.network.nodes)
+
+
+@pytest.mark.parametrize("fixed", [0.0, 1e-200, 1e200])
+def test_boxes_with_numbers_that_are_not_finite_are_left_out(fixed: float) -> None:
+    """The inverse of 0, and squares that overflow."""
+    network = load(Divided(), input_shape=(3,)).cast(torch.float64)
+    low = torch.rand(COUNT, 3, dtype=torch.float64) + 1
+    low[2, 1:] = torch.tensor([max(fixed, 1.0), fixed])
+    high = low.clone()
+    high[:, 0] += 0.5
+    whole = moving_part(network, Box(low, high), torch.tensor([True, False, False]))
+    assert whole is not None
+    parts = list(with_factors(whole, Box(low, high)))
+    assert sorted(torch.cat([members for _, members in parts]).tolist()) == [0, 1, 3, 4]
+    for part, members in parts:
+        if len(members):
+            check(network, part, Box(low[members], high[members]))

@@ -11,6 +11,8 @@ from relucert.arithmetic.property import Property
 from relucert.branch_and_bound import box_queue
 from relucert.branch_and_bound.box_queue import BoxQueue
 from relucert.common.deadline import TimeUp, until
+from relucert.common.progress import Progress
+from relucert.inputs.loading import load
 from relucert.network import Network
 from tests.nets import mlp
 
@@ -84,6 +86,29 @@ def test_boxes_that_take_too_many_parts_are_left(monkeypatch: pytest.MonkeyPatch
         queue.run()
     assert len(queue.proven) < COUNT
     assert queue.suited == set(range(COUNT))
+
+
+class Gated(torch.nn.Module):
+    """A product with the last input."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.relu(inputs[:, :1] - inputs[:, 1:2]) * inputs[:, 2:]
+
+
+def test_what_was_proven_stays_so_when_time_ends() -> None:
+    """Boxes with factors of their own are searched one after the other, each as soon as its network is made."""
+    exact = load(Gated(), input_shape=(3,)).cast(torch.float64)
+    boxes, prop, _ = question(exact, 1.0)
+
+    def late(state: Progress) -> None:
+        if state.nodes == COUNT // 2:
+            raise TimeUp
+
+    queue = BoxQueue(exact, boxes, prop, never, late)
+    with pytest.raises(TimeUp):
+        queue.run()
+    assert len(queue.proven) == COUNT // 2
+    assert len(queue.suited) == COUNT // 2 + 1
 
 
 def test_time_ends_it() -> None:

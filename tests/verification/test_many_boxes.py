@@ -58,6 +58,14 @@ def test_boxes_that_cheap_bounds_leave_open_are_cut_together(violated: int | Non
     assert verdict.nodes > 0
 
 
+def test_points_that_meet_simple_constraints_only_are_no_violations(tmp_path: Any) -> None:
+    """The queue comes upon them, and descents from them find nothing."""
+    path = tmp_path / "half.vnnlib"
+    path.write_text(steps(1e-4, 3).replace("(>= X_0", "(>= (+ X_0 Y_0) 1000.0) (>= X_0"))
+    verdict = relucert.verify(FUNCTION, path)
+    assert (verdict.status, verdict.failed) == ("holds", False)
+
+
 def query(tmp_path: Any, *given: Any, **options: Any) -> Query:
     path = tmp_path / "many.vnnlib"
     path.write_text(text(*given, **options))

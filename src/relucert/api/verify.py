@@ -259,9 +259,10 @@ class _Verification:
             return {}
 
         def violates(place: int, point: Tensor) -> bool:
-            stated = StatedBox((possible[violations.numbers[place]],), self.replay.precision)
-            attack = BoxAttack(self.plain, stated, self.ends, self.seed)
-            return any(self._try(points, stated) for points in attack.near(point))
+            with torch.inference_mode(False):  # descents need gradients
+                stated = StatedBox((possible[violations.numbers[place]],), self.replay.precision)
+                attack = BoxAttack(self.plain, stated, self.ends, self.seed)
+                return any(self._try(points, stated) for points in attack.near(point.clone()))
 
         queue = BoxQueue(
             self.bounded.cast(torch.float64), violations.boxes, violations.prop, violates, partial(self._report, 0)

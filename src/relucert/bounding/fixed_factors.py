@@ -51,24 +51,33 @@ class _Product(NamedTuple):
     added: tuple[int, int]
 
 
-def with_factors(part: MovingPart, boxes: Box) -> list[PartOfBoxes]:
-    """What moves in boxes, (boxes, inputs) for each end, with factors in the place of products with fixed numbers."""
+def with_factors(part: MovingPart, boxes: Box) -> Iterator[PartOfBoxes]:
+    """What moves in boxes, (boxes, inputs) for each end, with factors in the place of products with fixed numbers.
+
+    Boxes in which some fixed number is not finite, such as the inverse of 0, are left out.
+    """
+    whole = _where_finite(part, torch.arange(len(boxes.low)))
+    part, members = whole
     products = list(_products(part.network))
-    members = torch.arange(len(boxes.low))
-    if not products:
-        return [PartOfBoxes(part, members)]
+    if not products or not len(members):
+        yield whole
+        return
     factors = torch.cat([_factor(part, product) for product in products], 1)
     distinct, which = torch.unique(factors, dim=0, return_inverse=True)
-    parts = []
     for number, row in enumerate(distinct):
         some = (which == number).nonzero().flatten()
-        narrowed = replace(part, fixed=part.fixed.select(some))
+        narrowed, of_boxes = replace(part, fixed=part.fixed.select(some)), members[some]
         sizes = [part.network.sizes[product.value] for product in products]
-        builder = _Builder(narrowed, Box(boxes.low[some], boxes.high[some]))
+        builder = _Builder(narrowed, Box(boxes.low[of_boxes], boxes.high[of_boxes]))
         for product, factor in zip(products, row.split(sizes), strict=True):
             builder.replace(product, factor)
-        parts.append(PartOfBoxes(builder.finish(), some))
-    return parts
+        yield _where_finite(builder.finish(), of_boxes)
+
+
+def _where_finite(part: MovingPart, members: Tensor) -> PartOfBoxes:
+    """Those of some boxes, (boxes,), in which all fixed numbers are finite."""
+    finite = part.finite.nonzero().flatten()
+    return PartOfBoxes(replace(part, fixed=part.fixed.select(finite)), members[finite])
 
 
 def _products(network: Network) -> Iterator[_Product]:
@@ -168,8 +177,12 @@ class _Builder:
             torch.cat([ends[:, self.part.inputs], fixed], 1)
             for ends, fixed in zip(self.boxes, self.part.fixed, strict=True)
         )
-        bounds = interval_bounds(self.part.network, Region.boxes(low, high), RIGOROUS, (value,))[value]
-        return torch.maximum(bounds.lower.abs(), bounds.upper.abs())
+        finite, size = self.part.finite, self.part.network.sizes[value]  # numbers may have overflowed on the way
+        region = Region.boxes(low[finite], high[finite])
+        bounds = interval_bounds(self.part.network, region, RIGOROUS, (value,))[value]
+        largest = low.new_full((len(low), size), torch.inf)
+        largest[finite] = torch.maximum(bounds.lower.abs(), bounds.upper.abs())
+        return largest
 
     def finish(self) -> MovingPart:
         """The part, without the nodes and the fixed numbers that nothing depends on any more."""

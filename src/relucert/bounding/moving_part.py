@@ -59,6 +59,11 @@ class MovingPart:
     inputs: Tensor
     fixed: Interval
 
+    @property
+    def finite(self) -> Tensor:
+        """Whether all fixed numbers of a box are finite, (boxes,), and with them the widths of their bounds."""
+        return (self.fixed.upper - self.fixed.lower).isfinite().all(1)
+
 
 def moving_part(network: Network, boxes: Box, moving: Tensor) -> MovingPart | None:
     """The part of a network that moves in boxes, (boxes, inputs) for each end, which fix all but some inputs.

@@ -118,15 +118,16 @@ class BoxQueue:
         """Searches boxes, by their numbers, that let the same inputs move."""
         boxes = Box(self.boxes.low[members], self.boxes.high[members])
         whole = moving_part(self.network, boxes, moving)
-        for part, some in [] if whole is None else with_factors(whole, boxes):
-            finite = (part.fixed.lower.isfinite() & part.fixed.upper.isfinite()).all(1).nonzero().flatten()
-            numbers = members[some[finite]]
+        for part, some in () if whole is None else with_factors(whole, boxes):
+            numbers = members[some]
             self.suited.update(numbers.tolist())
-            search = _Search(self, replace(part, fixed=part.fixed.select(finite)), numbers)
-            while not self.violated and search.waiting.size:
+            search = _Search(self, part, numbers)
+            while search.waiting.size:
                 check_time()
                 self.report(Progress(stage=STAGE, nodes=self.nodes, open=search.waiting.size))
                 search.step()
+                if self.violated:
+                    return
 
 
 class _Search:
