@@ -240,7 +240,8 @@ class Pull:
             pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
         if self.arithmetic.rigorous:
             # TINY is for what underflows before it is multiplied with a coefficient.
-            size = before.abs() + after.abs() + TINY + (0 if lines.low is None else lines.low.abs())
+            size = lines.slope_below.abs().clamp(min=1) * before.abs() + after.abs() + TINY
+            size = size if lines.low is None else size + lines.low.abs()
             self.lose(form, size, 2 * form.terms + 4)
             if value in self.duals.multipliers:
                 self.lose(taken, before.abs(), taken.terms + 2)

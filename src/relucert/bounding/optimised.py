@@ -108,7 +108,7 @@ def optimised_margins(
         recall = memory.recall(region, what, torch.arange(count), count, ascent)
         best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
         recall.put(best.slopes)
-        lower, forms = _proven(lambda duals: bounded(proof)(duals), best, arithmetic)
+        lower, forms = _proven(bounded(proof), best, arithmetic)
         candidates.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
         return _best(candidates, region, Property(rows, offsets), hidden, recorder)
 
@@ -182,7 +182,7 @@ class _Layers:
         report = _part(self.report, f"layer {layer}")
         best = _optimise(bounded(self.ascent), recall, self.effort, self.ends, report)
         recall.put(best.slopes)
-        lower, forms = _proven(lambda duals: bounded(self.proof)(duals), best, self.arithmetic)
+        lower, forms = _proven(bounded(self.proof), best, self.arithmetic)
         if self.recorder is not None:
             self.recorder.add(value, both, signs, dense(self.proof, forms, best.slopes), self.bounds)
         return lower
