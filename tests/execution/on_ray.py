@@ -86,6 +86,7 @@ def share(cluster: Any) -> None:
 
     team.ALONE = subtrees.SLICE = subtrees.FIRST_SLICE = 0.0  # shares of one visit each, from the start
     question: dict[str, Any] = {"radius": 0.97 * exact.lower, "ray": cluster.address, "progress": lose_one}
+    question["time_limit"] = 300  # on a busy machine a minute is not enough
     (verdict,) = relucert.robust_at(network, image, **question)
     team.ALONE = math.inf
     assert verdict.holds, verdict.reason
