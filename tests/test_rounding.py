@@ -371,7 +371,7 @@ def test_a_sum_that_overflows_on_its_way_proves_nothing(method: MethodName, norm
     network, centre = overflowing(convolve)
     prover, prop = find_method(method), Property.margins(torch.tensor([0]), torch.tensor([[1]]), 2)
     suited = suited_network(prover, network, RIGOROUS).cast(torch.float64)
-    for radius in (0.0, 1e-9, 1.0, 1e30):
+    for radius in (0.0, 1e-9, 1.0, 1e30, 1e140):
         region = Region.around(centre, radius, norm)
         with torch.inference_mode():
             margin = prover.margins(suited, region, prop, prover.hidden(suited, region, RIGOROUS), RIGOROUS)

@@ -50,7 +50,7 @@ class SlopeMemory:
         self._points = {point: self._points.get(point, {}) for point in keys}
         members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         entries = [
-            self._points[point].setdefault(bounded, _Rows(torch.full((count,), torch.nan)))
+            self._points[point].setdefault(bounded, _Rows(torch.full((count,), torch.nan, dtype=torch.float64)))
             for point, bounded in zip(members, what, strict=True)
         ]
         return Recall(entries, region.radius.double(), rows, reduced, self._room())
