@@ -1,8 +1,9 @@
-"""The transposed map of a convolution by products of blocks, whose columns are the forms, and its gradient.
+"""The transposed map of a convolution by products of blocks, and its gradient, in three ways.
 
-An input meets a block of stride x stride taps of a kernel once. Rows of windows are followed by so many zeros that
-neighbouring positions are what one block depends on: factors of the products overlap in memory, and their sums are all
-that is written.
+An input meets a block of stride x stride taps of a kernel once. Each way takes windows, coefficients on the output,
+(height, width, output channels, forms), and taps by row of blocks, (rows, stride * stride * input channels, columns *
+output channels), the last column of blocks first. It returns the image in blocks: (rows of blocks, columns of blocks,
+stride * stride * input channels, forms).
 """
 
 from __future__ import annotations
@@ -13,24 +14,37 @@ import torch
 from torch import Tensor
 
 Pair = tuple[int, int]
+PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
-def blocks_of(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
-    """The blocks of an image that the transposed map makes of windows.
+def by_forms(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+    """The image by products at every position, whose columns are the forms.
 
-    Args:
-        windows: Coefficients on the output, (height, width, output channels, forms).
-        taps: By row of blocks, (rows, stride * stride * input channels, columns * output channels).
-        blocks: How many rows and columns of blocks a kernel has.
-
-    Returns:
-        (rows of blocks, columns of blocks, stride * stride * input channels, forms).
+    Rows of windows are followed by so many zeros that neighbouring positions are what one block depends on: factors of
+    the products overlap in memory, and their sums are all that is written.
     """
-    image: Tensor = _BlockProducts.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
+    image: Tensor = _ByForms.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
     return image
 
 
-class _BlockProducts(torch.autograd.Function):
+def by_positions(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+    """The image by one product whose columns are all forms at all positions, and sums of slices: for few forms, and for
+    kernels far wider than the windows."""
+    image: Tensor = _ByPositions.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
+    return image
+
+
+def by_channels(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+    """The image where every channel has a kernel of its own (a depthwise convolution), by products number by number.
+
+    taps: of every channel, (channels, rows, stride * stride, columns).
+    Returns (rows of blocks, columns of blocks, stride * stride, channels, forms).
+    """
+    image: Tensor = _ByChannels.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
+    return image
+
+
+class _ByForms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
         (height, width, _, count), (rows, columns) = windows.shape, blocks
@@ -65,6 +79,57 @@ class _BlockProducts(torch.autograd.Function):
             part = factors[row * pitch : row * pitch + positions]
             sums[:positions].baddbmm_(kernel.expand(positions, -1, -1), part, beta=int(row > 0))
         return sums.view(height, pitch, channels, count)[:, :width], None, None
+
+
+class _ByPositions(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+        (height, width, channels, count), (rows, columns) = windows.shape, blocks
+        kernels = taps.unflatten(2, (columns, channels)).flip(2).transpose(1, 2).reshape(-1, channels)
+        ctx.save_for_backward(kernels)
+        ctx.shape = windows.shape
+        image = windows.new_zeros(height + rows - 1, width + columns - 1, taps.shape[1], count)
+        step = max(1, PRODUCT_BYTES // (len(kernels) * height * width * windows.element_size()))
+        for first in range(0, count, step):
+            part, sums = windows[..., first : first + step], image[..., first : first + step]
+            products = kernels @ part.movedim(2, 0).flatten(1)
+            blocked = products.view(rows, columns, taps.shape[1], height, width, part.shape[3])
+            for row in range(rows):
+                for column in range(columns):
+                    sums[row : row + height, column : column + width].add_(blocked[row, column].movedim(0, 2))
+        return image
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (kernels,), (height, width, channels, count) = ctx.saved_tensors, ctx.shape
+        met = gradients[0].unfold(0, height, 1).unfold(1, width, 1)  # (rows, columns, taps, forms, height, width)
+        sums = kernels.T @ met.permute(0, 1, 2, 4, 5, 3).reshape(len(kernels), -1)
+        return sums.view(channels, height, width, count).movedim(0, 2), None, None
+
+
+class _ByChannels(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+        (height, width, channels, count), (rows, columns) = windows.shape, blocks
+        kernels = taps.permute(1, 3, 2, 0).flip(1)[..., None]  # (rows, columns, stride * stride, channels, 1)
+        ctx.save_for_backward(kernels)
+        ctx.shape = windows.shape
+        image = windows.new_zeros(height + rows - 1, width + columns - 1, kernels.shape[2], channels, count)
+        for row in range(rows):
+            for column in range(columns):
+                meeting = image[row : row + height, column : column + width]
+                meeting.addcmul_(windows[:, :, None], kernels[row, column])
+        return image
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (kernels,), (height, width) = ctx.saved_tensors, ctx.shape[:2]
+        sums = kernels.new_zeros(ctx.shape)
+        for row, row_kernels in enumerate(kernels):
+            for column, kernel in enumerate(row_kernels):
+                meeting = gradients[0][row : row + height, column : column + width]
+                sums += (meeting * kernel).sum(2)
+        return sums, None, None
 
 
 def _neighbours(line: Tensor, count: int) -> Tensor:

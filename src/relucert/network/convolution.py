@@ -18,15 +18,15 @@ from relucert.arithmetic.windows import Places, Windows, from_columns, to_column
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError
-from relucert.network.block_products import blocks_of
+from relucert.network.block_products import by_channels, by_forms, by_positions
 from relucert.network.convolved_symbols import convolved
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
 
 MANY = 64  # numbers of a kernel for each form: for fewer forms a product at every position is not worth its set-up
+SPARSE = 4  # from so many positions per column of a window on, products at every one mostly multiply with zeros
 IMAGES_AT_ONCE = 64  # in a product at every position: tuned on 16 to 256 images of 32 x 64 x 64
 LEAST_FACTORS = 48  # input channels times kernel width from which products by images are the faster ones
-PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
 @register
@@ -182,37 +182,19 @@ class Convolution(Affine):
         """The transposed map of windows, (batch, forms, height, width, output channels): larger ones, on the input."""
         (batch, count, height, width), (rows, columns) = coefficients.shape[:4], self._blocks
         (down, across), inputs = self.stride, self.weight.shape[1]
-        few = batch * count * MANY < self._taps[0, 0].numel()
-        transposed = self._by_positions if few else self._by_forms
-        groups = to_columns(coefficients).flatten(3).chunk(self.groups, 2)
-        parts = [transposed(group, taps) for group, taps in zip(groups, self._taps, strict=True)]
-        image = parts[0] if self.groups == 1 else torch.cat(parts, 4)
+        forms = to_columns(coefficients).flatten(3)
+        if self.groups == self.weight.shape[0] and inputs == 1:
+            image = by_channels(forms, self._taps, self._blocks).unflatten(2, self._step)
+        else:
+            few = batch * count * MANY < self._taps[0, 0].numel() or width * SPARSE < width + columns - 1
+            transposed, groups = by_positions if few else by_forms, forms.chunk(self.groups, 2)
+            parts = [transposed(group, taps, self._blocks) for group, taps in zip(groups, self._taps, strict=True)]
+            parts = [part.unflatten(2, (*self.stride, inputs)) for part in parts]
+            image = parts[0] if self.groups == 1 else torch.cat(parts, 4)
         size = (height + rows - 1) * down, (width + columns - 1) * across, self.groups * inputs
         whole = image.transpose(1, 2).reshape(*size, count, batch)
         tall, wide = (self._extent(axis, length) for axis, length in enumerate((height, width)))
         return from_columns(whole[:tall, :wide])
-
-    def _by_forms(self, windows: Tensor, taps: Tensor) -> Tensor:
-        """The transposed map by products at every position, whose columns are the forms."""
-        blocked: Tensor = blocks_of(windows, taps, self._blocks).unflatten(2, (*self.stride, self.weight.shape[1]))
-        return blocked
-
-    def _by_positions(self, windows: Tensor, taps: Tensor) -> Tensor:
-        """The same by one product whose columns are all forms at all positions, and sums of slices: for few forms."""
-        (height, width, channels, count), (rows, columns) = windows.shape, self._blocks
-        kernels = taps.unflatten(2, (columns, channels)).flip(2).transpose(1, 2)  # (rows, columns, taps, channels)
-        kernels = kernels.reshape(-1, channels)
-        image = windows.new_zeros(height + rows - 1, width + columns - 1, taps.shape[1], count)
-        step = max(1, PRODUCT_BYTES // (len(kernels) * height * width * windows.element_size()))
-        for first in range(0, count, step):
-            part, sums = windows[..., first : first + step], image[..., first : first + step]
-            products = kernels @ part.movedim(2, 0).flatten(1)
-            blocks = products.view(rows, columns, taps.shape[1], height, width, part.shape[3])
-            for row in range(rows):
-                for column in range(columns):
-                    sums[row : row + height, column : column + width].add_(blocks[row, column].movedim(0, 2))
-        blocked: Tensor = image.unflatten(2, (*self.stride, self.weight.shape[1]))
-        return blocked
 
     def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows | Tensor:
         if symbols.shape != shape:
