@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,9 @@ from relucert.common.progress import Progress, Report, silent
 PATIENCE = 2  # last steps whose gain decides whether an ascent goes on
 FEW_STEPS = 4  # before which no ascent that has gained something is given up
 MORE_STEPS = 10  # before which none is that has gained nothing yet
+# The length of a step in the slopes of smooth activations, as a share of that in ReLU's: the best of the latter lie
+# mostly at 0 or 1, those of the former in between. Tuned on the zoo's sigmoid MLP and GELU CNN.
+SMOOTH_RATE = 1 / 8
 
 Slopes = dict[int, Tensor]
 """By the value of a ReLU, slopes of lower lines: (batch, forms, size), or laid out like the forms' coefficients."""
@@ -95,12 +98,16 @@ def _stalls(means: Sequence[float], least: float) -> bool:
 
 def ascend(
     bound: Bound, best: BestBounds, others: Sequence[Slopes], effort: Effort, ends: float = math.inf,
-    report: Report = silent,
+    report: Report = silent, smooth: Collection[int] = (),
 ) -> BestBounds:  # fmt: skip
     """The highest bounds that are met on the way up from what is known, or from other slopes where they are better.
 
-    ends: No step begins later. report: Called with every step. None of the tensors involved may come of PyTorch's
-    inference mode.
+    None of the tensors involved may come of PyTorch's inference mode.
+
+    Args:
+        ends: No step begins later.
+        report: Called with every step.
+        smooth: The values of the slopes that are those of smooth activations.
     """
     with torch.no_grad():
         for slopes in others:
@@ -123,7 +130,7 @@ def ascend(
         gradients = torch.autograd.grad(total, list(variables.values()))
         with torch.no_grad():
             ways = [gradient.sign() for gradient in gradients] if adam is None else adam.directions(gradients)
-            for variable, way in zip(variables.values(), ways, strict=True):
-                variable.add_(way, alpha=rate).clamp_(0, 1)
+            for (value, variable), way in zip(variables.items(), ways, strict=True):
+                variable.add_(way, alpha=rate * (SMOOTH_RATE if value in smooth else 1)).clamp_(0, 1)
         rate *= effort.decay
     return best

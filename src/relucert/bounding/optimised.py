@@ -17,7 +17,7 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS, Arithmetic
-from relucert.bounding.ascent import BestBounds, Effort, ascend
+from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.backward import DualVariables, Pull, PulledBack, bound_forms
 from relucert.bounding.dual_lines import DualLines
 from relucert.bounding.hidden import hidden_bounds
@@ -243,7 +243,13 @@ def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report:
         return start
     effort = replace(effort, steps=steps)
     kept: dict[int, DualLines] = {}
-    return ascend(lambda slopes: bound(DualVariables(slopes, lines=kept)).lower, start, starts, effort, ends, report)
+    activations = recall.reduced.path.network.activations
+    smooth = [value for value in crown if not activations[value].rectifier]
+
+    def lower(slopes: Slopes) -> Tensor:
+        return bound(DualVariables(slopes, lines=kept)).lower
+
+    return ascend(lower, start, starts, effort, ends, report, smooth)
 
 
 def _proven(bound: Duals, best: BestBounds, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:
