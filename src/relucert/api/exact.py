@@ -22,7 +22,7 @@ from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
-from relucert.attacks.attacker import Attacker, AttackOptions, at_image
+from relucert.attacks.attacker import Attacker, AttackOptions, answered_at_image
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.exact_search import ExactSearch
 from relucert.common.checks import check_number, check_whole, checked_path
@@ -197,13 +197,11 @@ class _ExactSearch:
     def run(self) -> Exact:
         self.started = time.monotonic()
         self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
-        question = self.question
-        if self.check.rounds or self.inquiry.overtaken(question):
-            witness, reason = at_image(self.check, self.inquiry, question)
-            if witness is not None or question.misclassified:
-                return self._answer(0.0, witness, witness is not None, reason, 0)
-        if question.refusal is not None:
-            return self._answer(None, None, False, question.refusal, 0)
+        answered = answered_at_image(self.check, self.inquiry, self.question)
+        if answered is not None:
+            witness, reason = answered
+            lower = 0.0 if witness is not None or self.question.misclassified else None
+            return self._answer(lower, witness, witness is not None, reason, 0)
         search, lower, witness, late = None, 0.0, None, None
         try:
             lower = self._certified() if self.certified is None else self.certified
@@ -254,12 +252,9 @@ class _ExactSearch:
             return None
         limit = None if math.isinf(remaining) else remaining * ATTACK_SHARE
         options = AttackOptions(self.task.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
-        inquiry = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options, self.runtime).run(inquiry, self.task.reporter)
-        self.fault = nearest.reason if nearest.failed else None
-        if nearest.witness is None or nearest.distance is None:
-            return None
-        return AdversarialPoint(nearest.witness.flatten(), nearest.distance)
+        attacker = Attacker(self.network, options, self.runtime)
+        witness, self.fault = attacker.nearest(self.inquiry, self.question, self.task.reporter)
+        return witness
 
     def _search(self, lower: float, witness: AdversarialPoint | None) -> ExactSearch:
         task = self.task

@@ -329,7 +329,7 @@ class _Verification:
 
             problem, report = question.group.problem, partial(self._report, self.nodes)
             if self.record and not self.network.rectifiers_only:
-                outcome = _by_lines(problem, share)
+                outcome = prove_by_lines(problem, share)
             else:
                 outcome = prove(problem, share, violates, record=self.record, record_cuts=True, report=report)
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
@@ -370,8 +370,9 @@ class _Verification:
         )  # fmt: skip
 
 
-def _by_lines(problem: Problem, ends: float) -> Outcome:
-    """The outcome of a proof by linear bounds alone, which proof files can hold for any activation."""
+def prove_by_lines(problem: Problem, ends: float) -> Outcome:
+    """The outcome of a proof by linear bounds alone, which proof files can hold for any activation; its stage is the
+    method whose bounds they are."""
     evidence = EvidenceKeeper(problem.network).record_by_lines(problem, ends)
     if evidence is None:
         return Outcome(False, UNDECIDED_BY_LINES, 0, PROVER)
