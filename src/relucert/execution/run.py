@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Generic
 
 from relucert.common.checks import checked_path
-from relucert.common.listening import Listener, NoListener, faults_of, listener
+from relucert.common.listening import Listener, faults_of, listener
 from relucert.common.progress import Progress, ProgressLike, Report, silent
 from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
@@ -65,7 +65,7 @@ class _Run(Generic[ReplyType]):
         self.total = sum(map(len, job.items))
         self.ready: dict[int, ReplyType] = {}
         self.done = 0
-        nobody = execution.tell is None and isinstance(told, NoListener)
+        nobody = execution.tell is None and type(told) is Listener
         self.report: Report = silent if nobody else self._tell
         self.about: list[About] = []
         if section is not None:

@@ -7,11 +7,12 @@ No answer depends on it, only how soon it comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from relucert.common.closing import setting
 from relucert.common.progress import silent
 
 if TYPE_CHECKING:
@@ -63,22 +64,12 @@ def workers_there() -> int:
     return team.size if team is not None and team.is_there() else 1
 
 
-@contextmanager
-def at_most(workers: int) -> Iterator[None]:
+def at_most(workers: int) -> AbstractContextManager[None]:
     """Limits the team that is offered for what is done within: to so many workers as fit the memory."""
     team = _TEAM.get()
-    token = _TEAM.set(None if team is None or workers < 2 else team.limited(workers))
-    try:
-        yield
-    finally:
-        _TEAM.reset(token)
+    return setting(_TEAM, None if team is None or workers < 2 else team.limited(workers))
 
 
-@contextmanager
-def offering(execution: Execution | None, size: int) -> Iterator[None]:
+def offering(execution: Execution | None, size: int) -> AbstractContextManager[None]:
     """Offers the workers of an execution for what is done within; never to be opened around a `yield` of an answer."""
-    token = _TEAM.set(None if execution is None or size < 2 else Team(execution, size))
-    try:
-        yield
-    finally:
-        _TEAM.reset(token)
+    return setting(_TEAM, None if execution is None or size < 2 else Team(execution, size))
