@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import DOUBLE, RECORDED, RIGOROUS
 from relucert.common import names
-from relucert.common.checks import check_number, check_whole, parse_memory
+from relucert.common.checks import check_number, check_seed, parse_memory
 from relucert.common.progress import Report, Reporter, about_image, silent
 from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.methods.method import Method
@@ -73,7 +74,7 @@ class CertifyOptions:
             if self.budget is not None:
                 raise InputError(f"the method {self.method!r} has no budget; {BEST!r} has one")
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_seed(self.seed)
 
     @property
     def budget_seconds(self) -> float:
@@ -250,10 +251,8 @@ class Certifier(_ProofWritingCertifier):
         """Searches for all radii at once; where a batch has no room for all rivals of an image, rival by rival, with
         shared bounds of the hidden layers. images: The image of each question."""
         region, prop = problem.region, problem.prop
-        rivals = len(images) // len(set(images))
-        even = all(images.count(image) == rivals for image in set(images))
-        in_turn = self.searcher.method.weaker is None and self.step < rivals and even
-        if not in_turn:
+        rivals, *others = set(Counter(images).values())  # of each image
+        if self.searcher.method.weaker is not None or self.step >= rivals or others:
             return self.searcher.run(region, prop)
         rows, offsets = (table.unflatten(0, (-1, rivals)).squeeze(2) for table in (prop.rows, prop.offsets))
         return self.searcher.run_each(region.select(torch.arange(0, len(prop), rivals)), Property(rows, offsets))

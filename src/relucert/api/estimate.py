@@ -18,10 +18,10 @@ from torch import Tensor
 
 from relucert.answers.certificates import Estimate
 from relucert.api.arguments import Arguments, one_by_one
-from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
-from relucert.common.checks import check_positive, check_whole
+from relucert.common.checks import check_positive, check_seed, check_whole
 from relucert.common.numbers import NumberLike, number_above
 from relucert.common.progress import Progress, ProgressLike, Report
 from relucert.errors import FAULTS, in_one_line
@@ -94,13 +94,13 @@ def estimate_each(arguments: Arguments, radius: NumberLike | None, batches: int,
     Everything is checked at the call; the work is done as answers are asked for.
     """
     posed = arguments.pose()
-    options = _EstimateOptions(posed.shape, _sampled(posed.shape.norm, radius), batches, samples, arguments.seed)
+    if radius is None:
+        sampled = posed.shape.norm.between(*RADII)
+    else:
+        sampled = number_above(radius, "the radius of the sampled region")
+    options = _EstimateOptions(posed.shape, sampled, batches, samples, arguments.seed)
     estimator = _Estimator(posed.network.cast(torch.float32), options)
     return posed.start("estimate", estimator, by_images(posed.inquiry, 1), options)
-
-
-def _sampled(norm: Norm, radius: NumberLike | None) -> float:
-    return norm.between(*RADII) if radius is None else number_above(radius, "the radius of the sampled region")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _EstimateOptions:
 
     def __post_init__(self) -> None:
         check_positive("radius of the sampled region", self.radius)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_seed(self.seed)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             check_whole(f"number of {name}", count, 1, 10**9)
 

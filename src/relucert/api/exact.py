@@ -25,7 +25,7 @@ from relucert.arithmetic.rigor import RECORDED, check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, answered_at_image
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.exact_search import ExactSearch
-from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.checks import check_number, check_seed, check_time_limit, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
@@ -140,9 +140,8 @@ class ExactOptions:
                 "`attack` bound it from both sides"
             )
         check_number("tolerance", self.tolerance, 1e-6, 0.5)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_time_limit(self.time_limit)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,10 +192,10 @@ class _ExactSearch:
         self.interrupted = False
         self.evidence: Evidence | None = None  # proves the lower end
         self.check, self.runtime = AdversarialCheck(task.network, task.shape, runtime), runtime
+        self.started = time.monotonic()
+        self.ends = self.started + (math.inf if options.time_limit is None else options.time_limit)
 
     def run(self) -> Exact:
-        self.started = time.monotonic()
-        self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
         answered = answered_at_image(self.check, self.inquiry, self.question)
         if answered is not None:
             witness, reason = answered
@@ -232,7 +231,7 @@ class _ExactSearch:
         return self._answer(lower, witness, closed, reason, search.nodes)
 
     def lost(self, reason: str) -> Exact:
-        self.started, self.fault = time.monotonic(), reason
+        self.fault = reason
         return self._answer(None, None, False, reason, 0)
 
     def _certified(self) -> float:

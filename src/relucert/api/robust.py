@@ -24,7 +24,7 @@ from relucert.arithmetic.rigor import check_subnormals
 from relucert.attacks.attacker import Attacker, AttackOptions, answered_at_image
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.prove import prove
-from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.checks import check_number, check_seed, check_time_limit, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.numbers import NumberLike, number_above, stated_fraction
@@ -138,9 +138,8 @@ class _RobustnessOptions:
 
     def __post_init__(self) -> None:
         check_number("radius", self.radius, 0, 1e300)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_time_limit(self.time_limit)
+        check_seed(self.seed)
 
 
 class _RobustnessAnswerer:

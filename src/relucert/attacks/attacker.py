@@ -17,8 +17,8 @@ from relucert.attacks.methods import find_attacks
 from relucert.attacks.objective import AttackObjective
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
-from relucert.common.checks import check_number, check_whole, shown
-from relucert.common.deadline import TimeUp, until
+from relucert.common.checks import check_seed, check_time_limit, check_whole, shown
+from relucert.common.deadline import TimeUp, until, within
 from relucert.common.progress import Progress, Report, Reporter, about_image
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.inputs.loading.runtime import Origin, Runtime, own_precision
@@ -55,9 +55,8 @@ class AttackOptions:
             raise InputError(f"polish is True or False, not {shown(self.polish)}")
         check_whole("number of steps", self.steps, 1, 10**6)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
+        check_seed(self.seed)
+        check_time_limit(self.time_limit)
 
 
 def answered_at_image(
@@ -117,7 +116,7 @@ class Attacker:
             begun = time.perf_counter()
             report(Progress(image=question.image, stage=POLISH))
             assert objective is not None
-            share_ends = _share(ends, len(settled) - index)
+            share_ends = within(ends, 1 / (len(settled) - index))
             end = self._settle(inquiry, question, objective, waiting.index(question), share_ends)
             yield [self._answer(inquiry, question, *end, seconds=shared + time.perf_counter() - begun)]
         self._unspent = max(0.0, ends - time.monotonic())
@@ -157,8 +156,7 @@ class Attacker:
 
     def _minimise(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> AttackObjective:
         """Runs all attacks on a batch of questions, in a share of the time."""
-        now = time.monotonic()
-        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
+        deadline = within(ends, BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
         reporter = Reporter(about_image(report, questions[0].image if len(questions) == 1 else None))
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
             dtype, box = own_precision(self.network), self.check.inner_box
@@ -203,9 +201,3 @@ class Attacker:
         if witness is None:
             return None, NO_TIME if late else NOTHING, False
         return witness, CUT_SHORT if late else None, False
-
-
-def _share(ends: float, count: int) -> float:
-    """When the first of `count` equal shares of the remaining time ends."""
-    now = time.monotonic()
-    return now + (ends - now) / count

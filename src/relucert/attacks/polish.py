@@ -9,6 +9,7 @@ only where a solution violates them.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +54,8 @@ class Polisher:
 
     def run(self) -> AdversarialPoint:
         """The nearest witness found until time is over, which is never farther than the first."""
-        try:
-            with until(self.deadline):
-                self._search()
-        except TimeUp:
-            pass
+        with suppress(TimeUp), until(self.deadline):
+            self._search()
         return self.witness
 
     def _search(self) -> None:

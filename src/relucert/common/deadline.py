@@ -29,6 +29,12 @@ def until(ends: float) -> AbstractContextManager[None]:
     return setting(_ENDS, min(ends, _ENDS.get()))
 
 
+def within(ends: float, share: float) -> float:
+    """When a share of the time from now until `ends` is over, on the monotonic clock."""
+    now = time.monotonic()
+    return now + share * (ends - now)
+
+
 def check_time(seconds: float = 0.0) -> None:
     """Raises TimeUp after the deadline, or where a next step that takes these seconds would pass it."""
     ends = _ENDS.get()

@@ -16,11 +16,11 @@ from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
-from relucert.query.fitting import load_fitting
 from relucert.query.inputs import check_any, check_images, check_labels
 from relucert.query.plausible import warn_of_accuracy, warn_of_range
 from relucert.query.problem import Problem
 from relucert.query.samples import read_samples
+from relucert.query.shapes import load_fitting
 from relucert.query.targets import Target, parse_target, rivals
 from relucert.query.types import ImagesLike, LabelsLike, NetworkLike, TargetLike
 
