@@ -64,7 +64,7 @@ def answered_at_image(
 ) -> tuple[AdversarialPoint | None, str] | None:
     """The answer to a question that no search can better, and why: the image is its own witness, which is proven or
     shown by its runtime, or the question is refused. None where a search is needed."""
-    if check.rounds or inquiry.overtaken(question):
+    if inquiry.overtaken(question) or (check.rounds and question.refusal is None):
         if question.misclassified and question.label is not None:
             predicted = int(inquiry.scores[question.image].argmax())
             prop = inquiry.property([replace(question, rivals=[predicted])])
