@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -136,27 +135,25 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Estimator:
-    """Answers questions about one network, image by image."""
+    """Answers questions about one network, those about one image at a time."""
 
     network: Network
     options: _EstimateOptions
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
-        """Yields the answers, those about one image at once."""
-        for _, group in groupby(inquiry.questions, key=lambda question: question.image):
-            image_questions = list(group)
-            if image_questions[0].refusal is not None:
-                yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
-            else:
-                yield self._image(inquiry, image_questions, report)
+        """Yields the answers, which are about one image, all at once."""
+        if inquiry.questions[0].refusal is not None:
+            yield [self._answer(question, question.refusal, 0.0) for question in inquiry.questions]
+        else:
+            yield self._image(inquiry, report)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
         """The answer to a question whose worker process died."""
         return self._answer(question, reason, 0.0, failed=True)
 
-    def _image(self, inquiry: Inquiry, questions: list[Question], report: Report) -> list[Estimate]:
-        """The answers about all rivals of one image, in one pass over the samples."""
-        started = time.perf_counter()
+    def _image(self, inquiry: Inquiry, report: Report) -> list[Estimate]:
+        """The answers about all rivals of the image, in one pass over the samples."""
+        started, questions = time.perf_counter(), inquiry.questions
         image = questions[0].image
         against = [rival for question in questions for rival in question.rivals]
         prop = inquiry.property([replace(questions[0], rivals=against)])

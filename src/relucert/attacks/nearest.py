@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.norm import Norm
 from relucert.methods.solvers.conic import panics
 from relucert.methods.solvers.solver import Unsolved, require
@@ -206,6 +209,15 @@ class SquareProgram:
         if solution.status != clarabel.SolverStatus.Solved:
             return None
         return Nearest(np.array(solution.x), np.array(solution.z)[self.first :])
+
+
+def offset_walls(centre: Tensor, box: Box | None, scale: Tensor) -> tuple[Array, Array]:
+    """How far offsets from a centre, in units of the scale, may go down and up."""
+    low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
+    moving, units = scale > 0, torch.where(scale > 0, scale, 1)
+    ends = ((low.double() - centre).clamp(max=0) / units, (high.double() - centre).clamp(min=0) / units)
+    down, up = (torch.where(moving, end, 0).numpy() for end in ends)
+    return down, up
 
 
 def nearest_program(norm: Norm, low: Array, high: Array) -> NearestProgram:
