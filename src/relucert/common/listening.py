@@ -10,20 +10,10 @@ from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import Any
 
-from relucert.common.progress import Progress, ProgressLike, Report, check_progress, pace
+from relucert.common.progress import Listener, Progress, ProgressLike, Report, check_progress, pace
 
 PATIENCE = 1.0  # seconds before a bar appears
 EVERY = 0.5  # seconds between its changes
-
-
-class Listener:
-    """Receives the progress of a call, until it is closed; this one ignores it."""
-
-    def tell(self, state: Progress) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class OwnFault(BaseException):

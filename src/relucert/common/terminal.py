@@ -26,8 +26,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from relucert.common.listening import Listener
-from relucert.common.progress import Progress, pace, rate
+from relucert.common.progress import Listener, Progress, pace, rate
 
 EVERY = 10.0  # seconds between lines
 LEAST_BAR = 12  # characters of a bar, before anything is left out beside it

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Generic
 
 from relucert.common.checks import checked_path
-from relucert.common.listening import Listener, faults_of, listener
-from relucert.common.progress import Progress, ProgressLike, Report, silent
+from relucert.common.listening import faults_of, listener
+from relucert.common.progress import Listener, Progress, ProgressLike, Report, silent
 from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
 from relucert.inputs.storage.store import About, Anew, Section, StoreLike, open_store
