@@ -112,7 +112,7 @@ class _ProofWritingCertifier:
         self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float, failed: bool = False
     ) -> Certificate:
         """The answer, from the end of a search and a remark on it, or the reason why there is none."""
-        options, shape = self.options, self.options.shape
+        options = self.options
         proven = None if end is None or end.radius is None else end
         if end is not None and proven is None:
             reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
@@ -121,12 +121,11 @@ class _ProofWritingCertifier:
             reason = f"{how} for every valid input, at any distance"
         elif proven is not None and not proven.closed:
             reason = "the search ended before it reached its tolerance; a larger radius may hold"
-        target, row = question.named(None if proven is None else proven.weakest)
         return Certificate(
-            question.image, question.label, target, shape.norm.p, options.method, options.arithmetic,
-            None if proven is None else proven.radius, reason, seconds, 0 if end is None else end.evaluations,
-            shape.given_box, shape.scale, failed, None if proven is None else proven.method,
-            options.inference.name, row,
+            **question.fields(options.shape, None if proven is None else proven.weakest), method=options.method,
+            arithmetic=options.arithmetic, radius=None if proven is None else proven.radius, reason=reason,
+            seconds=seconds, evaluations=0 if end is None else end.evaluations, failed=failed,
+            due_to=None if proven is None else proven.method, inference=options.inference.name,
         )  # fmt: skip
 
 

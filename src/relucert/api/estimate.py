@@ -202,25 +202,22 @@ class _Estimator:
         values = {number: self._distance(rival.margin, rival.steepest) for number, rival in selected.items()}
         weakest = min(values, key=lambda number: values[number])
         weibull = selected[weakest].fit
-        target, row = question.named(question.rivals.index(weakest))
-        fields = {"target": target, "row": row, "value": values[weakest], "sampled": sampled}
-        if isinstance(weibull, WeibullFit):
-            fields |= asdict(weibull)
-        return self._answer(question, _remark(question, selected, weakest), seconds, **fields)
+        fitted = asdict(weibull) if isinstance(weibull, WeibullFit) else {}
+        remark, index = _remark(question, selected, weakest), question.rivals.index(weakest)
+        return self._answer(question, remark, seconds, index, value=values[weakest], sampled=sampled, **fitted)
 
     def _distance(self, margin: float, steepest: float) -> float:
         """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
         return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
 
-    def _answer(self, question: Question, reason: str | None, seconds: float, **fields: Any) -> Estimate:
-        target, row = question.named(None)
+    def _answer(
+        self, question: Question, reason: str | None, seconds: float, weakest: int | None = None, **fields: Any
+    ) -> Estimate:
         absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
         options = self.options
         return Estimate(
-            image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
+            **question.fields(options.shape, weakest), **{**absent, **fields}, method=METHOD, reason=reason,
             seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,
-            box=options.shape.given_box, input_scale=options.shape.scale,
-            **{**absent, "target": target, "row": row, **fields},
         )  # fmt: skip
 
 

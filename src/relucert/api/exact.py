@@ -266,18 +266,16 @@ class _ExactSearch:
     def _answer(
         self, lower: float | None, witness: AdversarialPoint | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
-        question, shape = self.question, self.task.shape
         example = upper = weakest = None
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
-            if question.refusal is None:
+            if self.question.refusal is None:
                 weakest = self.check.weakest(witness.point, self.task.problem.prop)
-        target, row = question.named(weakest)
         return Exact(
-            question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
-            shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
-            self.fault is not None and not closed, self.network.inference.name,
-            None if witness is None else self.check.by, row,
+            **self.question.fields(self.task.shape, weakest), method=METHOD, lower=lower, upper=upper, closed=closed,
+            witness=example, reason=reason, seconds=time.monotonic() - self.started, nodes=nodes,
+            failed=self.fault is not None and not closed, inference=self.network.inference.name,
+            shown_by=None if witness is None else self.check.by,
         )  # fmt: skip
 
 

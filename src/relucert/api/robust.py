@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, RobustnessVerdict
 from relucert.api.arguments import Arguments, one_by_one
@@ -254,20 +253,18 @@ class _RobustnessSearch:
         return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.differing else reason
 
     def verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
-        question, options, point = self.question, self.options, None
-        weakest: int | None = None
-        outputs: Tensor | None = None
+        question, options = self.question, self.options
+        example = outputs = coordinates = weakest = None
         if status == VIOLATED and self.witness is not None:
             point = self.witness.point
+            example = point.double().reshape(self.network.input_shape).clone()
             outputs = self.replay.run(point.to(self.replay.precision))
+            coordinates = tuple(map(Fraction, point.double().tolist()))
             if question.refusal is None:
                 weakest = self.check.weakest(point, self.inquiry.property([question]))
-        target, row = question.named(weakest)
         return RobustnessVerdict(
-            status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
-            reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
-            None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
-            self.network.inference.name, self.stage,
-            question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
-            options.shape.scale, not question.misclassified, row, options.fraction,
+            **question.fields(options.shape, weakest), status=status, witness=example, outputs=outputs, reason=reason,
+            seconds=time.monotonic() - self.started, nodes=self.nodes, method=None if status == UNKNOWN else method,
+            coordinates=coordinates, failed=failed, inference=self.network.inference.name, stage=self.stage,
+            radius=options.radius, clean=not question.misclassified, fraction=options.fraction,
         )  # fmt: skip

@@ -147,11 +147,10 @@ class Attacker:
                 weakest = self.check.weakest(witness.point, inquiry.property([question]))
             example = witness.point.unflatten(0, self.network.input_shape).clone()
             distance = witness.distance
-        shape, (target, row) = self.options.shape, question.named(weakest)
         return UpperBound(
-            question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
-            predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
-            None if witness is None else self.check.by, row,
+            **question.fields(self.options.shape, weakest), method=self.options.method, distance=distance,
+            witness=example, predicted=predicted, reason=reason, seconds=seconds, failed=failed,
+            inference=self.network.inference.name, shown_by=None if witness is None else self.check.by,
         )  # fmt: skip
 
     def _minimise(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> AttackObjective:

@@ -57,6 +57,12 @@ class Question:
             return None, None
         return (None, self.rivals[index]) if self.label is None else (self.rivals[index], None)
 
+    def fields(self, shape: RegionShape, index: int | None) -> dict[str, Any]:
+        """The fields of an answer that tell what was asked, with regions of a shape; index: as for `named`."""
+        target, row = self.named(index)
+        asked = {"image": self.image, "label": self.label, "target": target, "row": row}
+        return asked | {"norm": shape.norm.p, "box": shape.given_box, "input_scale": shape.scale}
+
     def generator(self, seed: int) -> torch.Generator:
         """A random generator for this image, the same whatever the other questions are."""
         return torch.Generator().manual_seed((seed + SEED_STEP * self.image) % 2**63)
