@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from relucert.answers.verdicts import UNKNOWN, Verdict
 from relucert.api.verify import verify_alone
@@ -141,6 +141,7 @@ class InstancesJob(Job[Verdict]):
     time_limit: float | None
     seed: int
     inference: InferenceName = "real"
+    divisible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         find_inference(self.inference)
@@ -161,10 +162,6 @@ class InstancesJob(Job[Verdict]):
     @property
     def most_workers(self) -> int:
         return fitting_workers(search_bytes())
-
-    @property
-    def divisible(self) -> bool:
-        return True
 
     def about(self) -> list[About]:
         numbered = zip(self.instances, self.digests, strict=True)

@@ -108,7 +108,7 @@ class Attacker:
         settled = {question: answered_at_image(self.check, inquiry, question) for question in inquiry.questions}
         waiting = [question for question, answer in settled.items() if answer is None]
         objective = self._minimise(inquiry, waiting, ends, report) if waiting else None
-        shared = (time.perf_counter() - started) / max(1, len(waiting))
+        shared, numbers = (time.perf_counter() - started) / max(1, len(waiting)), iter(range(len(waiting)))
         for index, (question, answer) in enumerate(settled.items()):
             if answer is not None:
                 yield [self._answer(inquiry, question, *answer)]
@@ -117,7 +117,7 @@ class Attacker:
             report(Progress(image=question.image, stage=POLISH))
             assert objective is not None
             share_ends = within(ends, 1 / (len(settled) - index))
-            end = self._settle(inquiry, question, objective, waiting.index(question), share_ends)
+            end = self._settle(inquiry, question, objective, next(numbers), share_ends)
             yield [self._answer(inquiry, question, *end, seconds=shared + time.perf_counter() - begun)]
         self._unspent = max(0.0, ends - time.monotonic())
 
