@@ -147,15 +147,15 @@ class BestCertifier(_ProofWritingCertifier):
             None if self.writer is None else self.keeper, Reporter(about_image(report, question.image)),
         )  # fmt: skip
         run = run_portfolio(task, options.budget_seconds)
-        best, reason, end = run.best, remark(run, options.budget_seconds), None
+        seconds, best, end = time.monotonic() - started, run.best, None
+        reason = remark(run, options.budget_seconds)
         if best is not None:
             end = SearchEnd(0, best.radius, best.weakest, run.evaluations, True, best.step)
             if self.writer is not None and best.evidence is not None:
                 self.writer.write(inquiry, question, best.evidence)
         elif reason is None:
             end = SearchEnd(0, None, 0, run.evaluations, True, BEST)
-        failed = best is None and bool(run.errors)
-        return self._certificate(question, end, reason, time.monotonic() - started, failed)
+        return self._certificate(question, end, reason, seconds, failed=best is None and bool(run.errors))
 
 
 class Certifier(_ProofWritingCertifier):
