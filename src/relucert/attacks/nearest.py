@@ -50,7 +50,6 @@ class _LinearProgram:
         self.model.setOptionValue("solver", "simplex")
         self.model.setOptionValue("presolve", "off")  # it would forget where the last solution was
         self.model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
-        self.first = 0
         self.refused = False
 
     def columns(self, costs: Array, low: Array, high: Array) -> None:
@@ -66,7 +65,7 @@ class _LinearProgram:
         self.refused |= status == self.highspy.HighsStatus.kError  # numbers too large: the rows are not there
 
     def run(self, seconds: float) -> tuple[Array, Array] | None:
-        """The columns' values and the added rows' duals."""
+        """The columns' values and the rows' duals."""
         if self.refused:
             return None
         self.model.setOptionValue("time_limit", self.model.getRunTime() + seconds)
@@ -74,7 +73,7 @@ class _LinearProgram:
         if self.model.getModelStatus() != self.highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.model.getSolution()
-        return np.array(solution.col_value), np.abs(np.array(solution.row_dual)[self.first :])
+        return np.array(solution.col_value), np.abs(np.array(solution.row_dual))
 
 
 class SumProgram(_LinearProgram):
@@ -106,7 +105,6 @@ class LargestProgram(_LinearProgram):
         super().__init__()
         self.size, self.walls = len(low), (low, high)
         self.added: list[int] = []  # the indices of the inequalities among the rows
-        self.count = 0
 
     def _begin(self, row: Array, least: float) -> None:
         self.signs = np.where(row < 0, -1.0, 1.0)
@@ -119,18 +117,15 @@ class LargestProgram(_LinearProgram):
         self.columns(np.append(np.zeros(self.size), 1.0), np.zeros(self.size + 1), np.append(widths, np.inf))
 
     def add(self, rows: Array, least: Array) -> None:
-        if not self.count:
+        if not self.added:
             self._begin(rows[0], float(least[0]))
         turned = rows * self.signs
         to_walls = np.where(self.tied, 0.0, self.ahead)
         coefficients = np.column_stack([-turned, turned[:, self.tied].sum(1)])
         self.refused |= not np.isfinite(coefficients).all()
-        self.added += range(self.count, self.count + len(rows))
-        self._append(sparse.csr_matrix(coefficients), least - turned @ to_walls)
-
-    def _append(self, rows: sparse.csr_matrix, least: Array) -> None:
-        self.rows(least, rows)
-        self.count += rows.shape[0]
+        first = self.model.getNumRow()
+        self.added += range(first, first + len(rows))
+        self.rows(least - turned @ to_walls, sparse.csr_matrix(coefficients))
 
     def solve(self, seconds: float) -> Nearest | None:
         ends = time.monotonic() + seconds
@@ -158,7 +153,7 @@ class LargestProgram(_LinearProgram):
             if len(indices):
                 present[indices], fresh = True, True
                 unit = coefficient * sparse.identity(self.size, format="csr")[indices]
-                self._append(sparse.hstack([unit, np.full((len(indices), 1), of_radius)], format="csr"), least[indices])
+                self.rows(least[indices], sparse.hstack([unit, np.full((len(indices), 1), of_radius)], format="csr"))
         return fresh
 
 
