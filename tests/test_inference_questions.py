@@ -54,6 +54,16 @@ def test_a_proof_in_real_arithmetic_that_float32_breaks() -> None:
     assert relucert.attack(network, image, [0])[0].distance != 0
 
 
+def test_a_class_that_is_an_image_s_own_label_is_no_question_in_float32_either() -> None:
+    network, images = mlp(4, 6, 3, seed=1), torch.randn(3, 4, generator=torch.Generator().manual_seed(2))
+    label = int(network.cast(torch.float64)(images.double()).argmax(1)[0])
+    for call in (relucert.attack, relucert.exact):
+        first, *_ = call(network, images, target=label, inference="float32")
+        assert first.reason == "the target is the image's own label"
+    verdict, *_ = relucert.robust_at(network, images, target=label, radius=0.01, inference="float32")
+    assert (verdict.status, verdict.reason) == ("unknown", "the target is the image's own label")
+
+
 def test_the_files_own_runtime_shows_a_violation(tmp_path: Path) -> None:
     path = as_onnx(cancelling(), tmp_path / "cancelling.onnx")
     query = Query.within([0.9], [1.1], [([[1, -1]], [0])])

@@ -82,12 +82,16 @@ class _Recorded:
         """Plain values for JSON, without a witness; absence is null, the norm a number or "inf"."""
         row: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         row.pop("witness", None)
-        row["norm"] = "inf" if math.isinf(row["norm"]) else row["norm"]
-        low, high = row["box"] or (None, None)
-        row["box"] = None if low is None else [_plain(low), _plain(high)]
-        scale = row["input_scale"]
-        row["input_scale"] = None if scale is None else scale.tolist()
-        return row
+        return row | plain_shape(self.norm, row["box"], row["input_scale"])
+
+
+def plain_shape(norm: float, box: Box, scale: Tensor | None) -> dict[str, Any]:
+    """The norm, the valid inputs and the scale of an answer, as plain values for JSON."""
+    return {
+        "norm": "inf" if math.isinf(norm) else norm,
+        "box": None if box is None else [end if isinstance(end, float) else end.tolist() for end in box],
+        "input_scale": None if scale is None else scale.tolist(),
+    }
 
 
 def _short(value: Any) -> str:
@@ -97,10 +101,6 @@ def _short(value: Any) -> str:
     if isinstance(value, Enum):
         return repr(value.value)
     return f"<{tuple(value.shape)}>" if hasattr(value, "shape") else repr(value)
-
-
-def _plain(end: Any) -> Any:
-    return end if isinstance(end, float) else end.tolist()
 
 
 @dataclass(frozen=True, repr=False)

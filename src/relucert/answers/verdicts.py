@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from relucert.answers.certificates import Box
+from relucert.answers.certificates import Box, plain_shape
 from relucert.arithmetic.norm import Norm
 from relucert.common.valid import valid_inputs
 
@@ -136,11 +136,8 @@ class RobustnessVerdict(Verdict):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON; the witness and its outputs are left out."""
-        row = super().to_json()
+        row = super().to_json() | plain_shape(self.norm, self.box, self.input_scale)
         del row["witness"], row["outputs"]
-        row["norm"] = "inf" if math.isinf(self.norm) else self.norm
-        row["box"] = None if self.box is None else [end if isinstance(end, float) else end.tolist() for end in self.box]
-        row["input_scale"] = None if self.input_scale is None else self.input_scale.tolist()
         if row.pop("fraction") is not None:
             row["fraction"] = str(self.fraction)
         return row

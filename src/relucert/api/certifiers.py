@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 import torch
 
 from relucert.answers.certificates import Certificate, Rounding, parse_rounding
-from relucert.api.best import BEST, BUDGET, Portfolio
+from relucert.api.best import BEST, BUDGET, remark, run_portfolio
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import DOUBLE, RECORDED, RIGOROUS
 from relucert.common import names
-from relucert.common.checks import check_number, check_whole, parse_memory
+from relucert.common.checks import check_number, check_seed, parse_memory
 from relucert.common.progress import Report, Reporter, about_image, silent
 from relucert.errors import FAULTS, InputError, RelucertError, RoundingError, in_one_line
 from relucert.methods.method import Method
@@ -29,6 +30,7 @@ from relucert.proofs.files import EvidenceKeeper, ProofWriter, check_provable
 from relucert.query.problem import Problem
 from relucert.query.questions import Inquiry, Question
 from relucert.search.end import SearchEnd
+from relucert.search.portfolio import Task
 from relucert.search.radius import Searcher
 
 ARITHMETICS = {Rounding.RIGOROUS: RIGOROUS, Rounding.FLOAT: DOUBLE}
@@ -72,7 +74,7 @@ class CertifyOptions:
             if self.budget is not None:
                 raise InputError(f"the method {self.method!r} has no budget; {BEST!r} has one")
         check_number("tolerance", self.tolerance, 1e-9, 0.5)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_seed(self.seed)
 
     @property
     def budget_seconds(self) -> float:
@@ -82,44 +84,85 @@ class CertifyOptions:
         return find_method(self.method, self.shells, self.time_limit, report)
 
 
-class BestCertifier:
-    """Answers questions about one network with the method "best", one after the other."""
+class _ProofWritingCertifier:
+    """The base of both certifiers: certificates, and who writes proofs of them; proofs: a folder for these."""
 
     def __init__(self, network: Network, options: CertifyOptions, proofs: Path | None = None) -> None:
         self.network, self.options, self.proofs = network, options, proofs
-        arithmetic, keeper, self.writer = ARITHMETICS[options.arithmetic], None, None
+        self.arithmetic, self.keeper = ARITHMETICS[options.arithmetic], EvidenceKeeper(network)
+        self.writer: ProofWriter | None = None
         if proofs is not None:
-            _check_rigorous(options)
-            arithmetic, keeper = RECORDED, EvidenceKeeper(network)
-            self.writer = ProofWriter(proofs, network, options.shape)
-        self.portfolio = Portfolio(
-            network, options.shape, arithmetic, options.tolerance, options.budget_seconds, keeper
-        )
+            if options.arithmetic is not Rounding.RIGOROUS:
+                raise InputError("proofs need rigorous arithmetic")
+            if options.method != BEST:  # which leaves out what has no proofs
+                check_provable(options.method, network)
+            self.arithmetic, self.writer = RECORDED, ProofWriter(proofs, network, options.shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BestCertifier, (self.network, self.options, self.proofs)
-
-    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
-        """Yields the answers, in the order of the questions."""
-        for question, ended in self.portfolio.each(inquiry, report):
-            if ended is None:
-                yield [_certificate(self.options, question, None, question.refusal, 0.0)]
-            else:
-                end = None if ended.end.radius is None and ended.reason is not None else ended.end
-                if self.writer is not None and ended.evidence is not None:
-                    self.writer.write(inquiry, question, ended.evidence)
-                yield [_certificate(self.options, question, end, ended.reason, ended.seconds, ended.failed)]
+        return type(self), (self.network, self.options, self.proofs)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
         """The answer to a question whose worker process died."""
-        return _lost(self.options, question, reason)
+        return self._certificate(question, None, f"not certified: {reason}", 0.0, failed=True)
+
+    def _refused(self, question: Question) -> Certificate:
+        return self._certificate(question, None, question.refusal, 0.0)
+
+    def _certificate(
+        self, question: Question, end: SearchEnd | None, reason: str | None, seconds: float, failed: bool = False
+    ) -> Certificate:
+        """The answer, from the end of a search and a remark on it, or the reason why there is none."""
+        options = self.options
+        proven = None if end is None or end.radius is None else end
+        if end is not None and proven is None:
+            reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
+        elif proven is not None and proven.radius == math.inf:
+            how = "proven" if options.arithmetic is Rounding.RIGOROUS else "holds, rounding ignored,"
+            reason = f"{how} for every valid input, at any distance"
+        elif proven is not None and not proven.closed:
+            reason = "the search ended before it reached its tolerance; a larger radius may hold"
+        return Certificate(
+            **question.fields(options.shape, None if proven is None else proven.weakest), method=options.method,
+            arithmetic=options.arithmetic, radius=None if proven is None else proven.radius, reason=reason,
+            seconds=seconds, evaluations=0 if end is None else end.evaluations, failed=failed,
+            due_to=None if proven is None else proven.method, inference=options.inference.name,
+        )  # fmt: skip
 
 
-class Certifier:
+class BestCertifier(_ProofWritingCertifier):
+    """Answers questions about one network with the method "best", one after the other."""
+
+    def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Certificate]]:
+        """Yields the answers, in the order of the questions."""
+        for question in inquiry.questions:
+            if question.refusal is not None:
+                yield [self._refused(question)]
+            else:
+                yield [self._answer(inquiry, question, report)]
+
+    def _answer(self, inquiry: Inquiry, question: Question, report: Report) -> Certificate:
+        options, started = self.options, time.monotonic()
+        task = Task(
+            self.network, inquiry, question, options.shape, self.arithmetic, options.tolerance,
+            None if self.writer is None else self.keeper, Reporter(about_image(report, question.image)),
+        )  # fmt: skip
+        run = run_portfolio(task, options.budget_seconds)
+        seconds, best, end = time.monotonic() - started, run.best, None
+        reason = remark(run, options.budget_seconds)
+        if best is not None:
+            end = SearchEnd(0, best.radius, best.weakest, run.evaluations, True, best.step)
+            if self.writer is not None and best.evidence is not None:
+                self.writer.write(inquiry, question, best.evidence)
+        elif reason is None:
+            end = SearchEnd(0, None, 0, run.evaluations, True, BEST)
+        return self._certificate(question, end, reason, seconds, failed=best is None and bool(run.errors))
+
+
+class Certifier(_ProofWritingCertifier):
     """Answers questions about one network, in batches of at most `step` questions, or of one image.
 
     experience: the searcher's experience after the first batch that was searched, from which every later batch starts,
-    so that answers do not depend on the order of batches; None before it. proofs: a folder for a proof of each answer.
+    so that answers do not depend on the order of batches; None before it.
     """
 
     def __init__(
@@ -130,18 +173,13 @@ class Certifier:
         experience: str | None = None,
         proofs: Path | None = None,
     ) -> None:
-        self.network, self.options, self.step, self.experience = network, options, step, experience
-        self.proofs = proofs
+        super().__init__(network, options, proofs)
+        self.step, self.experience = step, experience
         self.reporter = Reporter()
         method = options.find_method(self.reporter)
-        arithmetic, self.writer = ARITHMETICS[options.arithmetic], None
-        self.keeper = EvidenceKeeper(network)
-        if proofs is not None:
-            _check_rigorous(options)
-            check_provable(options.method, network)
-            arithmetic, method = RECORDED, self.keeper.recorded(method)
-            self.writer = ProofWriter(proofs, network, options.shape)
-        self.searcher = Searcher(network, method, arithmetic, options.tolerance, self.reporter)
+        if self.writer is not None:
+            method = self.keeper.recorded(method)
+        self.searcher = Searcher(network, method, self.arithmetic, options.tolerance, self.reporter)
         self._innocent = self.searcher.experience
         if method.weaker is not None:
             self.experience = self._innocent  # the others need not wait for the first, which may take long
@@ -155,57 +193,51 @@ class Certifier:
         image = images.pop() if len(images) == 1 else None
         self.reporter.listener = about_image(report, image)
         self.searcher.recall(self.experience or self._innocent)
-        certificates = self._batch(inquiry, inquiry.questions, self.step)
+        certificates = self._batch(inquiry)
         if self.experience is None and self.searcher.experience != self._innocent:
             self.experience = self.searcher.experience
         yield certificates
 
-    def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Certificate:
-        """The answer to a question whose worker process died."""
-        return _lost(self.options, question, reason)
-
-    def _batch(self, inquiry: Inquiry, questions: list[Question], step: int) -> list[Certificate]:
+    def _batch(self, inquiry: Inquiry) -> list[Certificate]:
         started = time.perf_counter()
-        searched = [question for question in questions if question.refusal is None]
-        ends, failure = self._search(inquiry, searched, step)
+        searched = [question for question in inquiry.questions if question.refusal is None]
+        ends, failure = self._search(inquiry, searched)
         seconds = (time.perf_counter() - started) / max(1, len(searched))
-        answers, numbers = [], iter(range(len(searched)))
-        for question in questions:
+        answers = []
+        for question in inquiry.questions:
             if question.refusal is not None:
-                answers.append(_certificate(self.options, question, None, question.refusal, 0.0))
-            else:
-                end, reason = ends.get(next(numbers)), failure
-                if end is not None:
-                    problem = inquiry.problem(self.network, self.options.shape, [question])
-                    reason = self.searcher.method.remark(problem.centre, problem.prop)
-                    if (unwritten := self._unwritten(inquiry, question, end)) is not None:
-                        end, reason = None, unwritten
-                answers.append(_certificate(self.options, question, end, reason, seconds, failed=end is None))
+                answers.append(self._refused(question))
+                continue
+            end, reason = ends.get(question), failure
+            if end is not None:
+                problem = inquiry.problem(self.network, self.options.shape, [question])
+                reason = self.searcher.method.remark(problem.centre, problem.prop)
+                if (unwritten := self._unwritten(inquiry, question, problem, end)) is not None:
+                    end, reason = None, unwritten
+            answers.append(self._certificate(question, end, reason, seconds, failed=end is None))
         self.keeper.forget(self.searcher.method)
         return answers
 
-    def _unwritten(self, inquiry: Inquiry, question: Question, end: SearchEnd) -> str | None:
+    def _unwritten(self, inquiry: Inquiry, question: Question, problem: Problem, end: SearchEnd) -> str | None:
         """Writes the proof of a radius, if there is a writer; returns the reason where that fails, otherwise None."""
         if self.writer is None or end.radius is None:
             return None
         try:
-            problem = inquiry.problem(self.network, self.options.shape, [question])
-            evidence = self.keeper.evidence(self.searcher.method, problem, end)
-            self.writer.write(inquiry, question, evidence)
+            self.writer.write(inquiry, question, self.keeper.evidence(self.searcher.method, problem, end))
         except FAULTS as error:
             return f"not certified: its proof could not be written: {in_one_line(error)}"
         return None
 
-    def _search(self, inquiry: Inquiry, searched: list[Question], step: int) -> tuple[dict[int, SearchEnd], str | None]:
-        """The end of each search, by the question's index; and the reason, if the arithmetic broke down."""
+    def _search(self, inquiry: Inquiry, searched: list[Question]) -> tuple[dict[Question, SearchEnd], str | None]:
+        """The end of each search, by its question; and the reason, if the arithmetic broke down."""
+        ends: dict[Question, SearchEnd] = {}
         if not searched:
-            return {}, None
-        ends: dict[int, SearchEnd] = {}
+            return ends, None
         try:
             with torch.inference_mode():
                 images = [question.image for question in searched]
-                for end in self._ends(inquiry.problem(self.network, self.options.shape, searched), images, step):
-                    ends[end.question] = end
+                for end in self._ends(inquiry.problem(self.network, self.options.shape, searched), images):
+                    ends[searched[end.question]] = end
         except RoundingError as error:  # of this process, which may be one of many
             return ends, f"not certified: {error}"
         except RelucertError:
@@ -214,52 +246,12 @@ class Certifier:
             return ends, f"not certified: {in_one_line(error)}"
         return ends, None
 
-    def _ends(self, problem: Problem, images: list[int], step: int) -> Iterator[SearchEnd]:
+    def _ends(self, problem: Problem, images: list[int]) -> Iterator[SearchEnd]:
         """Searches for all radii at once; where a batch has no room for all rivals of an image, rival by rival, with
         shared bounds of the hidden layers. images: The image of each question."""
         region, prop = problem.region, problem.prop
-        rivals = len(images) // len(set(images))
-        even = all(images.count(image) == rivals for image in set(images))
-        in_turn = self.searcher.method.weaker is None and step < rivals and even
-        if not in_turn:
+        rivals, *others = set(Counter(images).values())  # of each image
+        if self.searcher.method.weaker is not None or self.step >= rivals or others:
             return self.searcher.run(region, prop)
         rows, offsets = (table.unflatten(0, (-1, rivals)).squeeze(2) for table in (prop.rows, prop.offsets))
         return self.searcher.run_each(region.select(torch.arange(0, len(prop), rivals)), Property(rows, offsets))
-
-
-def _check_rigorous(options: CertifyOptions) -> None:
-    if options.arithmetic is not Rounding.RIGOROUS:
-        raise InputError("proofs need rigorous arithmetic")
-
-
-def _lost(options: CertifyOptions, question: Question, reason: str) -> Certificate:
-    return _certificate(options, question, None, f"not certified: {reason}", 0.0, failed=True)
-
-
-def _certificate(
-    options: CertifyOptions,
-    question: Question,
-    end: SearchEnd | None,
-    reason: str | None,
-    seconds: float,
-    failed: bool = False,
-) -> Certificate:
-    radius, weakest = None, None
-    if end is not None:
-        radius = end.radius
-        if radius is None:
-            reason = "not certified: no radius could be proven; the margin may be within rounding error of zero"
-        elif radius == math.inf:
-            how = "proven" if options.arithmetic is Rounding.RIGOROUS else "holds, rounding ignored,"
-            reason = f"{how} for every valid input, at any distance"
-        elif not end.closed:
-            reason = "the search ended before it reached its tolerance; a larger radius may hold"
-    if end is not None and radius is not None:
-        weakest = end.weakest
-    target, row = question.named(weakest)
-    shape = options.shape
-    return Certificate(
-        question.image, question.label, target, shape.norm.p, options.method, options.arithmetic,
-        radius, reason, seconds, end.evaluations if end is not None else 0, shape.given_box, shape.scale,
-        failed, None if end is None or radius is None else end.method, options.inference.name, row,
-    )  # fmt: skip

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from relucert.answers.certificates import Certificate
-from relucert.api.arguments import Arguments, Posed, one_by_one
+from relucert.api.arguments import Arguments, one_by_one
 from relucert.api.best import BEST
 from relucert.api.certifiers import BestCertifier, Certifier, CertifyOptions
 from relucert.arithmetic.norm import NormLike
@@ -107,14 +106,9 @@ def certify_each(arguments: Arguments, proofs: str | os.PathLike[str] | None, **
     folder = None if proofs is None else checked_path(proofs, "a folder of proofs")
     if folder is not None:
         check_proof_place(arguments.workers, arguments.ray)
-    return _started(posed, options, folder)
-
-
-def _started(posed: Posed, options: CertifyOptions, proofs: Path | None) -> Iterator[Certificate]:
-    """Puts the questions to the method, in batches that fit the memory."""
     network, inquiry = posed.network, posed.inquiry
     rows = max(len(question.rivals) for question in inquiry.questions)
-    step = batch_size(network, rows, options.memory, options.method)
+    step = batch_size(network, rows, options.memory, options.method)  # questions of a batch that fits the memory
     if options.method == BEST:
         step = 1
         items = in_steps(inquiry, 1)
@@ -124,9 +118,9 @@ def _started(posed: Posed, options: CertifyOptions, proofs: Path | None) -> Iter
     else:
         items = by_images(inquiry, step, first=1)
     most_workers = max(1, options.memory // (step * question_bytes(network, rows, options.method)))
-    further = {"proofs": None if proofs is None else str(proofs.resolve())}
+    further = {"proofs": None if folder is None else str(folder.resolve())}
     if options.method == BEST:  # whose answers need not have proofs
-        best = BestCertifier(network, options, proofs)
+        best = BestCertifier(network, options, folder)
         return posed.start("certify", best, items, options, most_workers, further=further)
-    certifier = Certifier(network, options, step, proofs=proofs)
+    certifier = Certifier(network, options, step, proofs=folder)
     return posed.start("certify", certifier, items, options, most_workers, certifier.writer, further=further)

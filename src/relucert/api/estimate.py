@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -18,10 +17,10 @@ from torch import Tensor
 
 from relucert.answers.certificates import Estimate
 from relucert.api.arguments import Arguments, one_by_one
-from relucert.arithmetic.norm import Norm, NormLike
+from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
-from relucert.common.checks import check_positive, check_whole
+from relucert.common.checks import check_positive, check_seed, check_whole
 from relucert.common.numbers import NumberLike, number_above
 from relucert.common.progress import Progress, ProgressLike, Report
 from relucert.errors import FAULTS, in_one_line
@@ -94,13 +93,13 @@ def estimate_each(arguments: Arguments, radius: NumberLike | None, batches: int,
     Everything is checked at the call; the work is done as answers are asked for.
     """
     posed = arguments.pose()
-    options = _EstimateOptions(posed.shape, _sampled(posed.shape.norm, radius), batches, samples, arguments.seed)
+    if radius is None:
+        sampled = posed.shape.norm.between(*RADII)
+    else:
+        sampled = number_above(radius, "the radius of the sampled region")
+    options = _EstimateOptions(posed.shape, sampled, batches, samples, arguments.seed)
     estimator = _Estimator(posed.network.cast(torch.float32), options)
     return posed.start("estimate", estimator, by_images(posed.inquiry, 1), options)
-
-
-def _sampled(norm: Norm, radius: NumberLike | None) -> float:
-    return norm.between(*RADII) if radius is None else number_above(radius, "the radius of the sampled region")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class _EstimateOptions:
 
     def __post_init__(self) -> None:
         check_positive("radius of the sampled region", self.radius)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_seed(self.seed)
         for name, count in (("batches", self.batches), ("samples", self.samples)):
             check_whole(f"number of {name}", count, 1, 10**9)
 
@@ -136,27 +135,25 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Estimator:
-    """Answers questions about one network, image by image."""
+    """Answers questions about one network, those about one image at a time."""
 
     network: Network
     options: _EstimateOptions
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[Estimate]]:
-        """Yields the answers, those about one image at once."""
-        for _, group in groupby(inquiry.questions, key=lambda question: question.image):
-            image_questions = list(group)
-            if image_questions[0].refusal is not None:
-                yield [self._answer(question, question.refusal, 0.0) for question in image_questions]
-            else:
-                yield self._image(inquiry, image_questions, report)
+        """Yields the answers, which are about one image, all at once."""
+        if inquiry.questions[0].refusal is not None:
+            yield [self._answer(question, question.refusal, 0.0) for question in inquiry.questions]
+        else:
+            yield self._image(inquiry, report)
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> Estimate:
         """The answer to a question whose worker process died."""
         return self._answer(question, reason, 0.0, failed=True)
 
-    def _image(self, inquiry: Inquiry, questions: list[Question], report: Report) -> list[Estimate]:
-        """The answers about all rivals of one image, in one pass over the samples."""
-        started = time.perf_counter()
+    def _image(self, inquiry: Inquiry, report: Report) -> list[Estimate]:
+        """The answers about all rivals of the image, in one pass over the samples."""
+        started, questions = time.perf_counter(), inquiry.questions
         image = questions[0].image
         against = [rival for question in questions for rival in question.rivals]
         prop = inquiry.property([replace(questions[0], rivals=against)])
@@ -205,25 +202,22 @@ class _Estimator:
         values = {number: self._distance(rival.margin, rival.steepest) for number, rival in selected.items()}
         weakest = min(values, key=lambda number: values[number])
         weibull = selected[weakest].fit
-        target, row = question.named(question.rivals.index(weakest))
-        fields = {"target": target, "row": row, "value": values[weakest], "sampled": sampled}
-        if isinstance(weibull, WeibullFit):
-            fields |= asdict(weibull)
-        return self._answer(question, _remark(question, selected, weakest), seconds, **fields)
+        fitted = asdict(weibull) if isinstance(weibull, WeibullFit) else {}
+        remark, index = _remark(question, selected, weakest), question.rivals.index(weakest)
+        return self._answer(question, remark, seconds, index, value=values[weakest], sampled=sampled, **fitted)
 
     def _distance(self, margin: float, steepest: float) -> float:
         """The distance over which a margin with this Lipschitz constant stays positive, at most the sampled radius."""
         return min(margin / steepest, self.options.radius) if steepest > 0 else self.options.radius
 
-    def _answer(self, question: Question, reason: str | None, seconds: float, **fields: Any) -> Estimate:
-        target, row = question.named(None)
+    def _answer(
+        self, question: Question, reason: str | None, seconds: float, weakest: int | None = None, **fields: Any
+    ) -> Estimate:
         absent = dict.fromkeys(("value", "sampled", *WeibullFit.__dataclass_fields__))
         options = self.options
         return Estimate(
-            image=question.image, label=question.label, norm=options.shape.norm.p, method=METHOD, reason=reason,
+            **question.fields(options.shape, weakest), **{**absent, **fields}, method=METHOD, reason=reason,
             seconds=seconds, sampling_radius=options.radius, batches=options.batches, samples=options.samples,
-            box=options.shape.given_box, input_scale=options.shape.scale,
-            **{**absent, "target": target, "row": row, **fields},
         )  # fmt: skip
 
 

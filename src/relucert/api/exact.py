@@ -22,10 +22,10 @@ from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED, check_subnormals
-from relucert.attacks.attacker import Attacker, AttackOptions, at_image
+from relucert.attacks.attacker import Attacker, AttackOptions, answered_at_image
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.exact_search import ExactSearch
-from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.checks import check_number, check_seed, check_time_limit, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
@@ -140,9 +140,8 @@ class ExactOptions:
                 "`attack` bound it from both sides"
             )
         check_number("tolerance", self.tolerance, 1e-6, 0.5)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_time_limit(self.time_limit)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,17 +192,15 @@ class _ExactSearch:
         self.interrupted = False
         self.evidence: Evidence | None = None  # proves the lower end
         self.check, self.runtime = AdversarialCheck(task.network, task.shape, runtime), runtime
+        self.started = time.monotonic()
+        self.ends = self.started + (math.inf if options.time_limit is None else options.time_limit)
 
     def run(self) -> Exact:
-        self.started = time.monotonic()
-        self.ends = self.started + (math.inf if self.options.time_limit is None else self.options.time_limit)
-        question = self.question
-        if self.check.rounds or self.inquiry.overtaken(question):
-            witness, reason = at_image(self.check, self.inquiry, question)
-            if witness is not None or question.misclassified:
-                return self._answer(0.0, witness, witness is not None, reason, 0)
-        if question.refusal is not None:
-            return self._answer(None, None, False, question.refusal, 0)
+        answered = answered_at_image(self.check, self.inquiry, self.question)
+        if answered is not None:
+            witness, reason = answered
+            lower = 0.0 if witness is not None or self.question.misclassified else None
+            return self._answer(lower, witness, witness is not None, reason, 0)
         search, lower, witness, late = None, 0.0, None, None
         try:
             lower = self._certified() if self.certified is None else self.certified
@@ -234,7 +231,7 @@ class _ExactSearch:
         return self._answer(lower, witness, closed, reason, search.nodes)
 
     def lost(self, reason: str) -> Exact:
-        self.started, self.fault = time.monotonic(), reason
+        self.fault = reason
         return self._answer(None, None, False, reason, 0)
 
     def _certified(self) -> float:
@@ -254,12 +251,9 @@ class _ExactSearch:
             return None
         limit = None if math.isinf(remaining) else remaining * ATTACK_SHARE
         options = AttackOptions(self.task.shape, steps=ATTACK_STEPS, time_limit=limit, seed=self.options.seed)
-        inquiry = replace(self.inquiry, questions=[self.question])
-        ((nearest,),) = Attacker(self.network, options, self.runtime).run(inquiry, self.task.reporter)
-        self.fault = nearest.reason if nearest.failed else None
-        if nearest.witness is None or nearest.distance is None:
-            return None
-        return AdversarialPoint(nearest.witness.flatten(), nearest.distance)
+        attacker = Attacker(self.network, options, self.runtime)
+        witness, self.fault = attacker.nearest(self.inquiry, self.question, self.task.reporter)
+        return witness
 
     def _search(self, lower: float, witness: AdversarialPoint | None) -> ExactSearch:
         task = self.task
@@ -272,18 +266,16 @@ class _ExactSearch:
     def _answer(
         self, lower: float | None, witness: AdversarialPoint | None, closed: bool, reason: str | None, nodes: int
     ) -> Exact:
-        question, shape = self.question, self.task.shape
         example = upper = weakest = None
         if witness is not None:
             example, upper = witness.point.reshape(self.network.input_shape).clone(), witness.distance
-            if question.refusal is None:
+            if self.question.refusal is None:
                 weakest = self.check.weakest(witness.point, self.task.problem.prop)
-        target, row = question.named(weakest)
         return Exact(
-            question.image, question.label, target, shape.norm.p, METHOD, lower, upper, closed, example,
-            shape.given_box, reason, time.monotonic() - self.started, nodes, shape.scale,
-            self.fault is not None and not closed, self.network.inference.name,
-            None if witness is None else self.check.by, row,
+            **self.question.fields(self.task.shape, weakest), method=METHOD, lower=lower, upper=upper, closed=closed,
+            witness=example, reason=reason, seconds=time.monotonic() - self.started, nodes=nodes,
+            failed=self.fault is not None and not closed, inference=self.network.inference.name,
+            shown_by=None if witness is None else self.check.by,
         )  # fmt: skip
 
 

@@ -6,12 +6,12 @@ import csv
 import hashlib
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from relucert.answers.verdicts import UNKNOWN, Verdict
 from relucert.api.verify import verify_alone
@@ -20,7 +20,7 @@ from relucert.common.names import InferenceName
 from relucert.common.progress import Report, silent
 from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
-from relucert.execution.job import Item
+from relucert.execution.job import Item, Job
 from relucert.execution.run import start
 from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.storage.store import About, Store, StoreLike
@@ -127,7 +127,7 @@ class Decided:
 
 
 @dataclass(frozen=True, eq=False)
-class InstancesJob:
+class InstancesJob(Job[Verdict]):
     """The instances of a list as a job, each answered by itself.
 
     Attributes:
@@ -141,6 +141,7 @@ class InstancesJob:
     time_limit: float | None
     seed: int
     inference: InferenceName = "real"
+    divisible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         find_inference(self.inference)
@@ -162,10 +163,6 @@ class InstancesJob:
     def most_workers(self) -> int:
         return fitting_workers(search_bytes())
 
-    @property
-    def divisible(self) -> bool:
-        return True
-
     def about(self) -> list[About]:
         numbered = zip(self.instances, self.digests, strict=True)
         return [{"limit": instance.limit, "sha256": digest} for instance, digest in numbered]
@@ -173,15 +170,15 @@ class InstancesJob:
     def check(self, store: Store) -> None:
         """Accepts any store: answers about other files are told apart by their checksums."""
 
-    def is_whole(self, number: int, answer: Verdict) -> bool:
-        return True
-
     def answer(self, numbers: Sequence[int], report: Report = silent) -> Iterator[Sequence[Verdict]]:
         for number in numbers:
             instance, started = self.instances[number], time.monotonic()
             limit = instance.limit if self.time_limit is None else min(instance.limit, self.time_limit)
             try:
-                verdict = self._verify(instance, limit, report)
+                verdict = verify_alone(
+                    instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed,
+                    progress=report,
+                )  # fmt: skip
                 if instance.digest() != self.digests[number]:
                     verdict = _failed("the files were changed during the run", time.monotonic() - started)
             except RelucertError as error:
@@ -190,20 +187,8 @@ class InstancesJob:
                 verdict = _failed(in_one_line(error), time.monotonic() - started)
             yield [verdict]
 
-    def _verify(self, instance: Instance, limit: float, report: Report) -> Verdict:
-        return verify_alone(
-            instance.network, instance.query, time_limit=limit, inference=self.inference, seed=self.seed,
-            progress=report,
-        )  # fmt: skip
-
     def lost(self, number: int, reason: str) -> Verdict:
         return _failed(reason, 0.0)
-
-    def came(self, number: int, answer: Verdict) -> Mapping[str, str]:
-        return {}
-
-    def settled(self, number: int) -> None:
-        return None
 
 
 def run(job: InstancesJob, workers: int | Execution | None, store: StoreLike | None) -> Iterator[Decided]:

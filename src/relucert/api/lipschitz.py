@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from relucert.answers.certificates import LipschitzBound, Rounding, parse_rounding
+from relucert.answers.certificates import LipschitzBound, parse_rounding
+from relucert.api.certifiers import ARITHMETICS
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, check_subnormals
+from relucert.arithmetic.rigor import check_subnormals
 from relucert.common import names
 from relucert.common.names import ArithmeticName, LipschitzName
 from relucert.errors import InputError
@@ -42,9 +43,12 @@ def lipschitz(
         arithmetic: "rigorous" (proven, rounding included) or "float" (rounding ignored: no proof).
         input_shape: Of one image, where the network does not tell it.
     """
-    loaded, lipschitz_method = load(network, input_shape=input_shape), _plain_method(method)
+    loaded = load(network, input_shape=input_shape)
+    lipschitz_method = find_method(names.LIPSCHITZ.find(method))
+    assert isinstance(lipschitz_method, LipschitzMethod)
+    lipschitz_method = replace(lipschitz_method, shells=1)
     rounding = parse_rounding(arithmetic)
-    precise = RIGOROUS if rounding is Rounding.RIGOROUS else DOUBLE
+    precise = ARITHMETICS[rounding]
     _check(loaded, region, prop)
     if precise.rigorous:
         check_subnormals()
@@ -58,13 +62,6 @@ def lipschitz(
         LipschitzBound(tuple(values), radius, region.norm.p, lipschitz_method.name, rounding)
         for radius, values in zip(region.radius.tolist(), constants.tolist(), strict=True)
     ]
-
-
-def _plain_method(name: str) -> LipschitzMethod:
-    """The Lipschitz method of a name, without shells."""
-    method = find_method(names.LIPSCHITZ.find(name))
-    assert isinstance(method, LipschitzMethod)
-    return replace(method, shells=1)
 
 
 def _check(network: Network, region: object, prop: object) -> None:

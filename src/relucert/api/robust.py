@@ -6,46 +6,36 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, RobustnessVerdict
 from relucert.api.arguments import Arguments, one_by_one
-from relucert.api.verify import ATTACK, DIFFERING, PROVER
+from relucert.api.verify import ATTACK, DIFFERING, PROVER, prove_by_lines
 from relucert.arithmetic.norm import NormLike
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import check_subnormals
-from relucert.attacks.attacker import Attacker, AttackOptions, at_image
+from relucert.attacks.attacker import Attacker, AttackOptions, answered_at_image
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint, check_staying
 from relucert.branch_and_bound.prove import prove
-from relucert.common.checks import check_number, check_whole, checked_path
+from relucert.common.checks import check_number, check_seed, check_time_limit, checked_path
 from relucert.common.deadline import TimeUp, until
 from relucert.common.names import InferenceName
 from relucert.common.numbers import NumberLike, number_above, stated_fraction
-from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image
+from relucert.common.progress import Progress, ProgressLike, Report, Reporter, about_image, silent
 from relucert.errors import FAULTS, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.job import in_steps
-from relucert.inputs.loading.runtime import Origin, Runtime
+from relucert.inputs.loading.runtime import Origin
 from relucert.inputs.storage.store import StoreLike
 from relucert.network import Network
 from relucert.network.split_neurons import fold_split_neurons
-from relucert.proofs.files import (
-    BY_LINES,
-    UNDECIDED_BY_LINES,
-    EvidenceKeeper,
-    check_provable,
-    claimed,
-    relaxation_evidence,
-    write_proof,
-)
-from relucert.query.problem import Problem
+from relucert.proofs.files import BY_LINES, check_provable, claimed, relaxation_evidence, write_proof
 from relucert.query.questions import Inquiry, Question
 from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
 from relucert.report.verdict_list import Verdicts
@@ -147,9 +137,8 @@ class _RobustnessOptions:
 
     def __post_init__(self) -> None:
         check_number("radius", self.radius, 0, 1e300)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        check_time_limit(self.time_limit)
+        check_seed(self.seed)
 
 
 class _RobustnessAnswerer:
@@ -167,50 +156,32 @@ class _RobustnessAnswerer:
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[RobustnessVerdict]]:
         """Yields the verdicts, in the order of the questions."""
         for question in inquiry.questions:
-            reporter = Reporter(about_image(report, question.image))
-            yield [self._search(inquiry, question, reporter).run()]
+            yield [_RobustnessSearch(self, inquiry, question, report).run()]
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> RobustnessVerdict:
         """The verdict about a question whose worker process died."""
-        return self._search(inquiry, question, Reporter()).lost(reason)
-
-    def _search(self, inquiry: Inquiry, question: Question, reporter: Reporter) -> _RobustnessSearch:
-        return _RobustnessSearch(
-            self.network, self.bounded, self.options, self.replay, self.check, inquiry, question, reporter
-        )
+        return _RobustnessSearch(self, inquiry, question, report=silent).verdict(UNKNOWN, reason, None, failed=True)
 
 
-@dataclass(eq=False)
 class _RobustnessSearch:
     """The verification of one image: cheap bounds, attacks, then branch and bound, until one of them settles it."""
 
-    network: Network
-    bounded: Network
-    options: _RobustnessOptions
-    replay: Runtime
-    check: AdversarialCheck
-    inquiry: Inquiry
-    question: Question
-    reporter: Reporter
-
-    def __post_init__(self) -> None:
+    def __init__(self, answerer: _RobustnessAnswerer, inquiry: Inquiry, question: Question, report: Report) -> None:
+        self.network, self.bounded, self.options = answerer.network, answerer.bounded, answerer.options
+        self.replay, self.check = answerer.replay, answerer.check
+        self.inquiry, self.question = inquiry, question
+        self.reporter = Reporter(about_image(report, question.image))
         self.witness: AdversarialPoint | None = None
         self.nodes, self.differing = 0, 0
         self.stage: str | None = None
+        self.started, limit = time.monotonic(), self.options.time_limit
+        self.ends = self.started + (math.inf if limit is None else limit)
 
     def run(self) -> RobustnessVerdict:
-        self.started = time.monotonic()
-        limit = self.options.time_limit
-        self.ends = self.started + (math.inf if limit is None else limit)
-        question = self.question
-        if self.check.rounds or self.inquiry.overtaken(question):
-            witness, reason = at_image(self.check, self.inquiry, question)
-            if witness is not None or question.misclassified:
-                self.witness = witness
-                status = UNKNOWN if witness is None else VIOLATED
-                return self._verdict(status, reason if witness is None else question.refusal or reason, ITSELF)
-        if question.refusal is not None:
-            return self._verdict(UNKNOWN, question.refusal, None)
+        answered = answered_at_image(self.check, self.inquiry, self.question)
+        if answered is not None:
+            self.witness, reason = answered
+            return self.verdict(UNKNOWN if self.witness is None else VIOLATED, reason, ITSELF)
         try:
             check_subnormals()  # in the process that proves it
             with until(self.ends):
@@ -218,20 +189,16 @@ class _RobustnessSearch:
         except TimeUp:
             method, failure = None, LATE
         except FAULTS as error:
-            return self._verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
+            return self.verdict(UNKNOWN, f"the search broke down: {in_one_line(error)}", None, failed=True)
         if self.witness is not None:
             proven = "" if self.check.rounds else "proven in rigorous arithmetic, and "
-            return self._verdict(VIOLATED, f"{proven}shown by {self.replay.by}", method)
+            return self.verdict(VIOLATED, f"{proven}shown by {self.replay.by}", method)
         if failure is None:
-            return self._verdict(HOLDS, None, method)
-        return self._verdict(UNKNOWN, self._unsure(failure), None)
-
-    def lost(self, reason: str) -> RobustnessVerdict:
-        self.started = time.monotonic()
-        return self._verdict(UNKNOWN, reason, None, failed=True)
+            return self.verdict(HOLDS, None, method)
+        return self.verdict(UNKNOWN, self._unsure(failure), None)
 
     def _decide(self) -> tuple[str | None, str | None]:
-        """Returns the method that decided the question, and the reason why none did; one of them is None."""
+        """Returns the method that was last, and the reason why it did not decide the question; None where it did."""
         problem = self.inquiry.problem(self.bounded, self.options.shape, [self.question]).at(self.options.radius)
         self.prop = problem.prop
         rows = list(range(self.prop.rows.shape[1]))
@@ -244,30 +211,22 @@ class _RobustnessSearch:
             return ATTACK, None
         if problem.region.norm.body is None:
             return None, UNDECIDED_NORM
-        if self.options.proof is not None and not self.network.rectifiers_only:
-            return self._prove_by_lines(problem, self.options.proof)
-        self.reporter.enter(Progress(stage=PROVER))
-        outcome = prove(
-            problem.narrow(torch.tensor([rows])), self.ends,
-            lambda point: self._violates(self.check.beyond(problem.centre, point, self.prop)),
-            record=self.options.proof is not None,
-            report=self.reporter,
-        )  # fmt: skip
-        self.nodes, self.stage = outcome.nodes, outcome.stage
-        if outcome.proven and self.options.proof is not None and outcome.record is not None:
+        path = self.options.proof
+        if path is not None and not self.network.rectifiers_only:
+            outcome = prove_by_lines(problem, self.ends)
+            method = outcome.stage
+        else:
+            self.reporter.enter(Progress(stage=PROVER))
+            outcome = prove(
+                problem.narrow(torch.tensor([rows])), self.ends,
+                lambda point: self._violates(self.check.beyond(problem.centre, point, self.prop)),
+                record=path is not None, report=self.reporter,
+            )  # fmt: skip
+            method, self.nodes, self.stage = PROVER, outcome.nodes, outcome.stage
+        if path is not None and outcome.proven and outcome.record is not None:
             evidence = relaxation_evidence(outcome.record, self.options.radius, self.network)
-            write_proof(self.options.proof, claimed(problem, self.question.image), evidence)
-        return PROVER, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
-
-    def _prove_by_lines(self, problem: Problem, path: Path) -> tuple[str | None, str | None]:
-        """Writes a proof by linear bounds alone, if there is one; returns as `_decide` does."""
-        recorded = EvidenceKeeper(self.network).record_by_lines(problem, self.ends)
-        if recorded is None:
-            return None, UNDECIDED_BY_LINES
-        method, record = recorded
-        evidence = relaxation_evidence(record, self.options.radius, self.network)
-        write_proof(path, claimed(problem, self.question.image), evidence)
-        return method, None
+            write_proof(path, claimed(problem, self.question.image), evidence)
+        return method, None if outcome.proven or self.witness is not None else outcome.failure or "no answer"
 
     def _attack(self) -> bool:
         remaining = self.ends - time.monotonic()
@@ -275,12 +234,8 @@ class _RobustnessSearch:
             return False
         limit = None if math.isinf(remaining) else min(remaining, ATTACK_SHARE * (self.ends - self.started))
         options = AttackOptions(self.options.shape, steps=STEPS, time_limit=limit, seed=self.options.seed)
-        ((nearest,),) = Attacker(self.network, options, self.replay).run(
-            replace(self.inquiry, questions=[self.question]), self.reporter
-        )
-        if nearest.witness is None or nearest.distance is None:
-            return False
-        return self._violates(AdversarialPoint(nearest.witness.flatten(), nearest.distance))
+        attacker = Attacker(self.network, options, self.replay)
+        return self._violates(attacker.nearest(self.inquiry, self.question, self.reporter)[0])
 
     def _violates(self, witness: AdversarialPoint | None) -> bool:
         """Whether a point that the check passed is within the radius, and the runtime shows the violation."""
@@ -297,21 +252,19 @@ class _RobustnessSearch:
     def _unsure(self, reason: str) -> str:
         return f"{reason}; {DIFFERING.format(by=self.replay.by)}" if self.differing else reason
 
-    def _verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
-        question, options, point = self.question, self.options, None
-        weakest: int | None = None
-        outputs: Tensor | None = None
+    def verdict(self, status: str, reason: str | None, method: str | None, failed: bool = False) -> RobustnessVerdict:
+        question, options = self.question, self.options
+        example = outputs = coordinates = weakest = None
         if status == VIOLATED and self.witness is not None:
             point = self.witness.point
+            example = point.double().reshape(self.network.input_shape).clone()
             outputs = self.replay.run(point.to(self.replay.precision))
+            coordinates = tuple(map(Fraction, point.double().tolist()))
             if question.refusal is None:
                 weakest = self.check.weakest(point, self.inquiry.property([question]))
-        target, row = question.named(weakest)
         return RobustnessVerdict(
-            status, None if point is None else point.double().reshape(self.network.input_shape).clone(), outputs,
-            reason, time.monotonic() - self.started, self.nodes, None if status == UNKNOWN else method,
-            None if point is None else tuple(map(Fraction, point.double().tolist())), (), failed,
-            self.network.inference.name, self.stage,
-            question.image, question.label, target, options.radius, options.shape.norm.p, options.shape.given_box,
-            options.shape.scale, not question.misclassified, row, options.fraction,
+            **question.fields(options.shape, weakest), status=status, witness=example, outputs=outputs, reason=reason,
+            seconds=time.monotonic() - self.started, nodes=self.nodes, method=None if status == UNKNOWN else method,
+            coordinates=coordinates, failed=failed, inference=self.network.inference.name, stage=self.stage,
+            radius=options.radius, clean=not question.misclassified, fraction=options.fraction,
         )  # fmt: skip

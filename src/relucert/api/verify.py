@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, Verdict
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.branch_and_bound.box_queue import BoxQueue
 from relucert.branch_and_bound.prove import Outcome, prove
-from relucert.common.checks import check_number, check_whole, checked_path, shown
-from relucert.common.deadline import TimeUp, check_time, until
+from relucert.common.checks import check_seed, check_time_limit, checked_path, shown
+from relucert.common.deadline import TimeUp, check_time, until, within
 from relucert.common.listening import listening
 from relucert.common.names import InferenceName
 from relucert.common.progress import Progress, ProgressLike, Report
@@ -103,9 +103,8 @@ def verify_alone(
 ) -> Verdict:  # fmt: skip
     """Verifies as `verify` does, in this process, and with the workers that are offered to it, if there are any."""
     started = time.monotonic()
-    if time_limit is not None:
-        check_number("time limit", time_limit, 0, 1e9)
-    check_whole("seed", seed, 0, 2**63 - 1)
+    check_time_limit(time_limit)
+    check_seed(seed)
     evaluation = find_inference(inference)
     if evaluation.rounds and proof is not None:
         raise InputError(f"proofs are about real arithmetic, not about {inference}; leave out one of the two")
@@ -232,8 +231,7 @@ class _Verification:
         return self._prove(waiting) if waiting else None
 
     def _bound(self) -> list[_Open]:
-        waiting, now = [], time.monotonic()
-        ends = now + (1 - ATTACK_SHARE) * (self.ends - now)
+        waiting, ends = [], within(self.ends, 1 - ATTACK_SHARE)
         possible = self.query.possible
         if not self.record:
             closed = self._screen(possible, ends)
@@ -267,12 +265,8 @@ class _Verification:
         queue = BoxQueue(
             self.bounded.cast(torch.float64), violations.boxes, violations.prop, violates, partial(self._report, 0)
         )
-        now = time.monotonic()
-        try:
-            with until(now + QUEUE_SHARE * (self.ends - now)), torch.inference_mode():
-                queue.run()
-        except TimeUp:
-            pass
+        with suppress(TimeUp), until(within(self.ends, QUEUE_SHARE)), torch.inference_mode():
+            queue.run()
         self.nodes = queue.nodes
         closed = {violations.numbers[place]: PROVER for place in queue.proven}
         if self.witness is not None:
@@ -285,12 +279,10 @@ class _Verification:
         return _Open(group, StatedBox(group.violations, self.replay.precision))
 
     def _attack(self, waiting: list[_Open]) -> bool:
-        now = time.monotonic()
-        ends = min(self.ends, now + ATTACK_SHARE * (self.ends - self.started))
+        ends = min(self.ends, time.monotonic() + ATTACK_SHARE * (self.ends - self.started))
         for number, question in enumerate(waiting):
-            now = time.monotonic()
-            share = now + (ends - now) / (len(waiting) - number)
-            attack = BoxAttack(self.plain, question.stated, share, self.seed)
+            share_ends = within(ends, 1 / (len(waiting) - number))
+            attack = BoxAttack(self.plain, question.stated, share_ends, self.seed)
             self._report(0, Progress(stage=ATTACK, part=f"{number + 1} of {len(waiting)}"))
             for points in attack.candidates():
                 if self._try(points, question.stated):
@@ -300,8 +292,7 @@ class _Verification:
 
     def _untouched(self, waiting: list[_Open]) -> list[_Open]:
         """The open violations without those that rational arithmetic excludes, since they are only touched."""
-        now, remaining = time.monotonic(), []
-        ends = now + (self.ends - now) * TOUCHING_SHARE
+        remaining, ends = [], within(self.ends, TOUCHING_SHARE)
         for question in waiting:
             violations = question.group.violations
             rows = [row for row, violation in enumerate(violations) if not impossible(self.network, violation, ends)]
@@ -320,18 +311,17 @@ class _Verification:
         self.method = PROVER
         reason: str | None = None
         for number, question in enumerate(waiting):
-            now = time.monotonic()
-            share = now + (self.ends - now) / (len(waiting) - number)
-            attack = BoxAttack(self.plain, question.stated, share, self.seed)
+            share_ends = within(self.ends, 1 / (len(waiting) - number))
+            attack = BoxAttack(self.plain, question.stated, share_ends, self.seed)
 
             def violates(point: Tensor, attack: BoxAttack = attack, question: _Open = question) -> bool:
                 return any(self._try(points, question.stated) for points in attack.near(point))
 
             problem, report = question.group.problem, partial(self._report, self.nodes)
             if self.record and not self.network.rectifiers_only:
-                outcome = _by_lines(problem, share)
+                outcome = prove_by_lines(problem, share_ends)
             else:
-                outcome = prove(problem, share, violates, record=self.record, record_cuts=True, report=report)
+                outcome = prove(problem, share_ends, violates, record=self.record, record_cuts=True, report=report)
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
                 self.proven.append((question.group, outcome))
@@ -370,8 +360,9 @@ class _Verification:
         )  # fmt: skip
 
 
-def _by_lines(problem: Problem, ends: float) -> Outcome:
-    """The outcome of a proof by linear bounds alone, which proof files can hold for any activation."""
+def prove_by_lines(problem: Problem, ends: float) -> Outcome:
+    """The outcome of a proof by linear bounds alone, which proof files can hold for any activation; its stage is the
+    method whose bounds they are."""
     evidence = EvidenceKeeper(problem.network).record_by_lines(problem, ends)
     if evidence is None:
         return Outcome(False, UNDECIDED_BY_LINES, 0, PROVER)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -17,8 +17,8 @@ from relucert.attacks.methods import find_attacks
 from relucert.attacks.objective import AttackObjective
 from relucert.attacks.polish import Polisher
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
-from relucert.common.checks import check_number, check_whole, shown
-from relucert.common.deadline import TimeUp, until
+from relucert.common.checks import check_seed, check_time_limit, check_whole, shown
+from relucert.common.deadline import TimeUp, until, within
 from relucert.common.progress import Progress, Report, Reporter, about_image
 from relucert.errors import FAULTS, InputError, in_one_line
 from relucert.inputs.loading.runtime import Origin, Runtime, own_precision
@@ -55,26 +55,31 @@ class AttackOptions:
             raise InputError(f"polish is True or False, not {shown(self.polish)}")
         check_whole("number of steps", self.steps, 1, 10**6)
         check_whole("memory budget", self.memory, 1, 2**63 - 1)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
-        if self.time_limit is not None:
-            check_number("time limit", self.time_limit, 0, 1e9)
+        check_seed(self.seed)
+        check_time_limit(self.time_limit)
 
 
-def at_image(check: AdversarialCheck, inquiry: Inquiry, question: Question) -> tuple[AdversarialPoint | None, str]:
-    """The image as its own witness where that is proven, or shown by its runtime, and a remark on it."""
-    if question.misclassified and question.label is not None:
-        predicted = int(inquiry.scores[question.image].argmax())
-        prop = inquiry.property([replace(question, rivals=[predicted])])
-    else:
-        prop = inquiry.property([question])
-    witness = check.at_image(inquiry.images[question.image], prop)
-    if witness is None:
-        return None, UNCLEAR
-    return witness, question.refusal or (NOT_POSITIVE if check.by is None else SHOWN.format(by=check.by))
+def answered_at_image(
+    check: AdversarialCheck, inquiry: Inquiry, question: Question
+) -> tuple[AdversarialPoint | None, str] | None:
+    """The answer to a question that no search can better, and why: the image is its own witness, which is proven or
+    shown by its runtime, or the question is refused. None where a search is needed."""
+    if inquiry.overtaken(question) or (check.rounds and question.refusal is None):
+        if question.misclassified and question.label is not None:
+            predicted = int(inquiry.scores[question.image].argmax())
+            prop = inquiry.property([replace(question, rivals=[predicted])])
+        else:
+            prop = inquiry.property([question])
+        witness = check.at_image(inquiry.images[question.image], prop)
+        if witness is not None:
+            return witness, question.refusal or (NOT_POSITIVE if check.by is None else SHOWN.format(by=check.by))
+        if question.misclassified:
+            return None, UNCLEAR
+    return None if question.refusal is None else (None, question.refusal)
 
 
 class Attacker:
-    """Answers questions about one network, all those of an inquiry at once.
+    """Answers questions about one network: those of an inquiry are attacked at once, and then settled one by one.
 
     origin: the network's runtime, or what it is made from. count: how many questions share the time limit; a question
     that is answered early leaves its time to later ones.
@@ -96,28 +101,43 @@ class Attacker:
 
     def run(self, inquiry: Inquiry, report: Report) -> Iterator[list[UpperBound]]:
         """Yields the answers one by one, in the order of the questions."""
-        started, limit = time.monotonic(), math.inf
+        ends, started = math.inf, time.perf_counter()
         if self.options.time_limit is not None:
             limit = self._unspent + self.options.time_limit * len(inquiry.questions) / self.count
-        for answer in _Batch(self, inquiry, inquiry.questions, report).run(started + limit):
-            yield [answer]
-        self._unspent = max(0.0, started + limit - time.monotonic())
+            ends = time.monotonic() + limit
+        settled = {question: answered_at_image(self.check, inquiry, question) for question in inquiry.questions}
+        waiting = [question for question, answer in settled.items() if answer is None]
+        objective = self._minimise(inquiry, waiting, ends, report) if waiting else None
+        shared, numbers = (time.perf_counter() - started) / max(1, len(waiting)), iter(range(len(waiting)))
+        for index, (question, answer) in enumerate(settled.items()):
+            if answer is not None:
+                yield [self._answer(inquiry, question, *answer)]
+                continue
+            begun = time.perf_counter()
+            report(Progress(image=question.image, stage=POLISH))
+            assert objective is not None
+            share_ends = within(ends, 1 / (len(settled) - index))
+            end = self._settle(inquiry, question, objective, next(numbers), share_ends)
+            yield [self._answer(inquiry, question, *end, seconds=shared + time.perf_counter() - begun)]
+        self._unspent = max(0.0, ends - time.monotonic())
 
     def lost(self, inquiry: Inquiry, question: Question, reason: str) -> UpperBound:
         """The answer to a question whose worker process died."""
-        return self.answer(inquiry, question, None, reason, 0.0, failed=True)
+        return self._answer(inquiry, question, None, reason, failed=True)
 
-    def answer_without_attack(self, inquiry: Inquiry, question: Question) -> UpperBound | None:
-        """The answer to a question that needs no attack; None where it needs one."""
-        if self.check.rounds or inquiry.overtaken(question):
-            witness, reason = at_image(self.check, inquiry, question)
-            if witness is not None or question.misclassified:
-                return self.answer(inquiry, question, witness, reason, 0.0)
-        return None if question.refusal is None else self.answer(inquiry, question, None, question.refusal, 0.0)
+    def nearest(
+        self, inquiry: Inquiry, question: Question, report: Report
+    ) -> tuple[AdversarialPoint | None, str | None]:  # fmt: skip
+        """The nearest witness that is found for one question, and why the attack broke down, if it did."""
+        ((answer,),) = self.run(replace(inquiry, questions=[question]), report)
+        failure = answer.reason if answer.failed else None
+        if answer.witness is None or answer.distance is None:
+            return None, failure
+        return AdversarialPoint(answer.witness.flatten(), answer.distance), failure
 
-    def answer(
+    def _answer(
         self, inquiry: Inquiry, question: Question, witness: AdversarialPoint | None, reason: str | None,
-        seconds: float, failed: bool = False,
+        failed: bool = False, seconds: float = 0.0,
     ) -> UpperBound:  # fmt: skip
         weakest, predicted, example, distance = None, None, None, None
         if witness is not None:
@@ -127,16 +147,16 @@ class Attacker:
                 weakest = self.check.weakest(witness.point, inquiry.property([question]))
             example = witness.point.unflatten(0, self.network.input_shape).clone()
             distance = witness.distance
-        shape, (target, row) = self.options.shape, question.named(weakest)
         return UpperBound(
-            question.image, question.label, target, shape.norm.p, self.options.method, distance, example,
-            predicted, shape.given_box, reason, seconds, shape.scale, failed, self.network.inference.name,
-            None if witness is None else self.check.by, row,
+            **question.fields(self.options.shape, weakest), method=self.options.method, distance=distance,
+            witness=example, predicted=predicted, reason=reason, seconds=seconds, failed=failed,
+            inference=self.network.inference.name, shown_by=None if witness is None else self.check.by,
         )  # fmt: skip
 
-    def minimise(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> AttackObjective:
-        """Runs all attacks on a batch of questions."""
-        reporter = Reporter(report)
+    def _minimise(self, inquiry: Inquiry, questions: list[Question], ends: float, report: Report) -> AttackObjective:
+        """Runs all attacks on a batch of questions, in a share of the time."""
+        deadline = within(ends, BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
+        reporter = Reporter(about_image(report, questions[0].image if len(questions) == 1 else None))
         with torch.inference_mode(False):  # whatever the caller's mode: attacks need gradients
             dtype, box = own_precision(self.network), self.check.inner_box
             centres = self.check.represent(inquiry.images[[question.image for question in questions]]).to(dtype)
@@ -144,7 +164,7 @@ class Attacker:
             objective = AttackObjective(self.check.network, centres, inquiry.property(questions), shape, reporter)
             generators = [question.generator(self.options.seed) for question in questions]
             try:
-                with until(ends):
+                with until(deadline):
                     for number, run in enumerate(self.attacks, start=1):
                         reporter.enter(Progress(stage=STAGE, part=f"{number} of {len(self.attacks)}"))
                         run(objective, self.options.steps, generators)
@@ -154,49 +174,11 @@ class Attacker:
                 objective.failure = f"the attack broke down: {in_one_line(error)}"
         return objective
 
-
-class _AttackEnd(NamedTuple):
-    """Result of attacking one question, and a remark on it."""
-
-    witness: AdversarialPoint | None
-    reason: str | None
-    failed: bool = False
-
-
-class _Batch:
-    """Questions that are attacked at once, and then settled one by one."""
-
-    def __init__(self, attacker: Attacker, inquiry: Inquiry, questions: list[Question], report: Report) -> None:
-        self.attacker, self.inquiry, self.questions, self.report = attacker, inquiry, questions, report
-        self.check, self.options = attacker.check, attacker.options
-
-    def run(self, ends: float) -> Iterator[UpperBound]:
-        started = time.perf_counter()
-        answers = [self.attacker.answer_without_attack(self.inquiry, question) for question in self.questions]
-        waiting = [question for question, answer in zip(self.questions, answers, strict=True) if answer is None]
-        objective = self._minimise(waiting, ends) if waiting else None
-        shared = (time.perf_counter() - started) / max(1, len(waiting))
-        numbers = iter(range(len(waiting)))
-        for index, (question, answer) in enumerate(zip(self.questions, answers, strict=True)):
-            if answer is not None:
-                yield answer
-                continue
-            begun = time.perf_counter()
-            self.report(Progress(image=question.image, stage=POLISH))
-            assert objective is not None
-            end = self._settle(question, objective, next(numbers), _share(ends, len(answers) - index))
-            seconds = shared + time.perf_counter() - begun
-            yield self.attacker.answer(self.inquiry, question, end.witness, end.reason, seconds, end.failed)
-
-    def _minimise(self, questions: list[Question], ends: float) -> AttackObjective:
-        now = time.monotonic()
-        deadline = now + (ends - now) * (BEFORE_POLISH if self.options.polish else BEFORE_CHECK)
-        image = questions[0].image if len(questions) == 1 else None
-        return self.attacker.minimise(self.inquiry, questions, deadline, about_image(self.report, image))
-
-    def _settle(self, question: Question, objective: AttackObjective, number: int, ends: float) -> _AttackEnd:
-        """The witness, re-checked and polished, and a remark."""
-        witness, image, prop = None, self.inquiry.images[question.image], self.inquiry.property([question])
+    def _settle(
+        self, inquiry: Inquiry, question: Question, objective: AttackObjective, number: int, ends: float
+    ) -> tuple[AdversarialPoint | None, str | None, bool]:
+        """The witness, re-checked and polished, a remark on it, and whether something broke down."""
+        witness, image, prop = None, inquiry.images[question.image], inquiry.property([question])
         try:
             with torch.inference_mode():
                 if bool(objective.succeeded[number]):
@@ -209,18 +191,12 @@ class _Batch:
                     finally:
                         witness = polisher.witness
         except TimeUp:
-            return _AttackEnd(None, NO_TIME)
+            return None, NO_TIME, False
         except FAULTS as error:
-            return _AttackEnd(witness, f"the polish broke down: {in_one_line(error)}", failed=True)
+            return witness, f"the polish broke down: {in_one_line(error)}", True
         if objective.failure is not None:
-            return _AttackEnd(witness, objective.failure, failed=True)
+            return witness, objective.failure, True
         late = objective.cut_short or (self.options.polish and time.monotonic() > ends)
         if witness is None:
-            return _AttackEnd(None, NO_TIME if late else NOTHING)
-        return _AttackEnd(witness, CUT_SHORT if late else None)
-
-
-def _share(ends: float, count: int) -> float:
-    """When the first of `count` equal shares of the remaining time ends."""
-    now = time.monotonic()
-    return now + (ends - now) / count
+            return None, NO_TIME if late else NOTHING, False
+        return witness, CUT_SHORT if late else None, False

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from torch import Tensor
 
+from relucert.arithmetic.box import Box
 from relucert.arithmetic.norm import Norm
 from relucert.methods.solvers.conic import panics
 from relucert.methods.solvers.solver import Unsolved, require
@@ -47,7 +50,6 @@ class _LinearProgram:
         self.model.setOptionValue("solver", "simplex")
         self.model.setOptionValue("presolve", "off")  # it would forget where the last solution was
         self.model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
-        self.first = 0
         self.refused = False
 
     def columns(self, costs: Array, low: Array, high: Array) -> None:
@@ -63,7 +65,7 @@ class _LinearProgram:
         self.refused |= status == self.highspy.HighsStatus.kError  # numbers too large: the rows are not there
 
     def run(self, seconds: float) -> tuple[Array, Array] | None:
-        """The columns' values and the added rows' duals."""
+        """The columns' values and the rows' duals."""
         if self.refused:
             return None
         self.model.setOptionValue("time_limit", self.model.getRunTime() + seconds)
@@ -71,7 +73,7 @@ class _LinearProgram:
         if self.model.getModelStatus() != self.highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.model.getSolution()
-        return np.array(solution.col_value), np.abs(np.array(solution.row_dual)[self.first :])
+        return np.array(solution.col_value), np.abs(np.array(solution.row_dual))
 
 
 class SumProgram(_LinearProgram):
@@ -103,7 +105,6 @@ class LargestProgram(_LinearProgram):
         super().__init__()
         self.size, self.walls = len(low), (low, high)
         self.added: list[int] = []  # the indices of the inequalities among the rows
-        self.count = 0
 
     def _begin(self, row: Array, least: float) -> None:
         self.signs = np.where(row < 0, -1.0, 1.0)
@@ -116,18 +117,15 @@ class LargestProgram(_LinearProgram):
         self.columns(np.append(np.zeros(self.size), 1.0), np.zeros(self.size + 1), np.append(widths, np.inf))
 
     def add(self, rows: Array, least: Array) -> None:
-        if not self.count:
+        if not self.added:
             self._begin(rows[0], float(least[0]))
         turned = rows * self.signs
         to_walls = np.where(self.tied, 0.0, self.ahead)
         coefficients = np.column_stack([-turned, turned[:, self.tied].sum(1)])
         self.refused |= not np.isfinite(coefficients).all()
-        self.added += range(self.count, self.count + len(rows))
-        self._append(sparse.csr_matrix(coefficients), least - turned @ to_walls)
-
-    def _append(self, rows: sparse.csr_matrix, least: Array) -> None:
-        self.rows(least, rows)
-        self.count += rows.shape[0]
+        first = self.model.getNumRow()
+        self.added += range(first, first + len(rows))
+        self.rows(least - turned @ to_walls, sparse.csr_matrix(coefficients))
 
     def solve(self, seconds: float) -> Nearest | None:
         ends = time.monotonic() + seconds
@@ -155,7 +153,7 @@ class LargestProgram(_LinearProgram):
             if len(indices):
                 present[indices], fresh = True, True
                 unit = coefficient * sparse.identity(self.size, format="csr")[indices]
-                self._append(sparse.hstack([unit, np.full((len(indices), 1), of_radius)], format="csr"), least[indices])
+                self.rows(least[indices], sparse.hstack([unit, np.full((len(indices), 1), of_radius)], format="csr"))
         return fresh
 
 
@@ -206,6 +204,15 @@ class SquareProgram:
         if solution.status != clarabel.SolverStatus.Solved:
             return None
         return Nearest(np.array(solution.x), np.array(solution.z)[self.first :])
+
+
+def offset_walls(centre: Tensor, box: Box | None, scale: Tensor) -> tuple[Array, Array]:
+    """How far offsets from a centre, in units of the scale, may go down and up."""
+    low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
+    moving, units = scale > 0, torch.where(scale > 0, scale, 1)
+    ends = ((low.double() - centre).clamp(max=0) / units, (high.double() - centre).clamp(min=0) / units)
+    down, up = (torch.where(moving, end, 0).numpy() for end in ends)
+    return down, up
 
 
 def nearest_program(norm: Norm, low: Array, high: Array) -> NearestProgram:

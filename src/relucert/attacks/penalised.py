@@ -69,32 +69,33 @@ def _search_weights(objective: AttackObjective, steps: int, play: Round, first: 
         weights = torch.where(high.isinf(), 4 * weights, (low + high) / 2)
 
 
-def _rate(distance: float, steps: int, offsets: Tensor) -> float:
-    """The step size of each coordinate with which all steps together go about this distance, in units of length."""
-    return min(1.0, distance / steps) / math.sqrt(offsets.shape[1])
+def _descend(scaled: _Scaled, gradients: Callable[[Tensor], Tensor], steps: int, distance: float) -> None:
+    """Adam from the image, along gradients at scaled offsets; all steps together go about a distance, in units of
+    length."""
+    offsets = torch.zeros_like(scaled.objective.centres)
+    adam, rate = Adam([offsets], DECAY, 1e-12), min(1.0, distance / steps) / math.sqrt(offsets.shape[1])
+    for step in range(steps):
+        direction = adam.directions([gradients(offsets)])[0]
+        offsets = scaled.clip(offsets - rate * annealed(step / steps) * direction)
 
 
 def _squared_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = 2: Adam on the squared distance."""
-    offsets = torch.zeros_like(scaled.objective.centres)
-    adam, rate = Adam([offsets], DECAY, 1e-12), _rate(16, steps, offsets)
-    for step in range(steps):
-        gradients = 2 * offsets + weights * scaled.push(offsets)
-        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam.directions([gradients])[0])
+    _descend(scaled, lambda offsets: 2 * offsets + weights * scaled.push(offsets), steps, distance=16)
 
 
 def _threshold_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:
     """Carlini and Wagner for p = infinity: only what exceeds a threshold costs, and success lowers the threshold."""
-    objective = scaled.objective
-    offsets = torch.zeros_like(objective.centres)
-    adam, rate = Adam([offsets], DECAY, 1e-12), _rate(24, steps, offsets)
     threshold = torch.full_like(weights, torch.inf)
-    for step in range(steps):
+
+    def gradients(offsets: Tensor) -> Tensor:
+        nonlocal threshold
         push = scaled.push(offsets)
-        reached = (objective.distances[:, None] / scaled.length).clamp(max=1e6)
+        reached = (scaled.objective.distances[:, None] / scaled.length).clamp(max=1e6)
         threshold = torch.where(push.abs().amax(1, keepdim=True) == 0, SHRINK * reached, threshold)
-        gradients = offsets.sign() * (offsets.abs() > threshold) + weights * push
-        offsets = scaled.clip(offsets - rate * annealed(step / steps) * adam.directions([gradients])[0])
+        return offsets.sign() * (offsets.abs() > threshold) + weights * push
+
+    _descend(scaled, gradients, steps, distance=24)
 
 
 def _shrinking_round(scaled: _Scaled, weights: Tensor, steps: int) -> None:

@@ -9,6 +9,7 @@ only where a solution violates them.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.property import Property
-from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program
+from relucert.attacks.nearest import Array, Nearest, NearestProgram, nearest_program, offset_walls
 from relucert.attacks.witness import AdversarialCheck, AdversarialPoint
 from relucert.common.deadline import TimeUp, check_time, until
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients, pattern_at
@@ -53,11 +54,8 @@ class Polisher:
 
     def run(self) -> AdversarialPoint:
         """The nearest witness found until time is over, which is never farther than the first."""
-        try:
-            with until(self.deadline):
-                self._search()
-        except TimeUp:
-            pass
+        with suppress(TimeUp), until(self.deadline):
+            self._search()
         return self.witness
 
     def _search(self) -> None:
@@ -114,20 +112,10 @@ class Polisher:
         row = form_gradients(network, pattern, network.output, lead)[0] * self.scale
         behind = -(lead[0] @ affine_values(network, pattern, centre[None])[-1][0] + offset)
         slack = SLACK * torch.finfo(self.check.precision).eps * float(scores.abs().max())
-        program = nearest_program(self.check.shape.norm, *self._walls())
+        walls = offset_walls(centre, self.check.inner_box, self.scale)
+        program = nearest_program(self.check.shape.norm, *walls)
         program.add(row.numpy(), (behind + slack).numpy())
         return program
-
-    def _walls(self) -> tuple[Array, Array]:
-        """How far offsets may go down and up."""
-        moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
-        box = self.check.inner_box
-        if box is None:
-            down, up = (torch.full_like(self.centre, end) for end in (-torch.inf, torch.inf))
-        else:
-            down = (box.low.double() - self.centre).clamp(max=0) / units
-            up = (box.high.double() - self.centre).clamp(min=0) / units
-        return torch.where(moving, down, 0).numpy(), torch.where(moving, up, 0).numpy()
 
     def _offer(self, solution: Nearest) -> None:
         """Keeps the nearest of some points about a solution, if it passes and is nearer than the witness."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.attacks.nearest import Array, Nearest, nearest_program
+from relucert.attacks.nearest import Nearest, nearest_program, offset_walls
 from relucert.bounding.interval import Bounds
 from relucert.network.linear_regions import Pattern, affine_values, form_gradients
 from relucert.query.problem import Problem
@@ -90,7 +90,7 @@ class _LeafProgram:
         return _Inequalities(value, neurons, rows, torch.where(always, least - 1, least))
 
     def solve(self, helped: float, seconds: float) -> Nearest | None:
-        down, up = self._walls()
+        down, up = offset_walls(self.problem.centre, self.problem.region.box, self.scale)
         norm = self.problem.region.norm
         program = nearest_program(norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
         for inequalities in (self.violation, *self.by_sign):
@@ -100,15 +100,6 @@ class _LeafProgram:
                 program.add(torch.cat([rows, helping], 1).numpy(), inequalities.least.numpy())
         solution = program.solve(seconds)
         return solution if solution is not None and all(np.isfinite(array).all() for array in solution) else None
-
-    def _walls(self) -> tuple[Array, Array]:
-        """How far offsets in units of the scale may go down and up."""
-        box, centre = self.problem.region.box, self.problem.centre
-        moving, units = self.scale > 0, torch.where(self.scale > 0, self.scale, 1)
-        low, high = (torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf)) if box is None else box
-        ends = ((low - centre).clamp(max=0) / units, (high - centre).clamp(min=0) / units)
-        down, up = (torch.where(moving, end, 0).numpy() for end in ends)
-        return down, up
 
     def multipliers(self, solution: Nearest) -> dict[int, Tensor]:
         """The multipliers of the signs, by pre-activation, in units of the multiplier of the property's row."""

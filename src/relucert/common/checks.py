@@ -57,6 +57,16 @@ def check_positive(name: str, value: object) -> None:
         raise InputError(f"the {name} must be a finite number > 0, not {shown(value)}")
 
 
+def check_seed(seed: object) -> None:
+    check_whole("seed", seed, 0, 2**63 - 1)
+
+
+def check_time_limit(seconds: float | None) -> None:
+    """Refuses what is no number of seconds; None: as long as it takes."""
+    if seconds is not None:
+        check_number("time limit", seconds, 0, 1e9)
+
+
 def parse_memory(memory: int | str) -> int:
     """A number of bytes, or a text such as "512MB", "2G" or "1.5GiB", whose units are powers of 1024."""
     if isinstance(memory, str):

@@ -1,11 +1,16 @@
-"""Context managers that only close."""
+"""Context managers: some only close, others set a context variable for a while."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
 
 from typing_extensions import Self
+
+Value = TypeVar("Value")
 
 
 class Closing(ABC):
@@ -17,7 +22,15 @@ class Closing(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@contextmanager
+def setting(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Sets a variable for the work within this context."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

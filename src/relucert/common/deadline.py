@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from relucert.common.closing import setting
 
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)
 
@@ -20,17 +21,18 @@ class TimeUp(Exception):  # noqa: N818 - no error: what is proven by then is kep
     """The time is over."""
 
 
-@contextmanager
-def until(ends: float) -> Iterator[None]:
+def until(ends: float) -> AbstractContextManager[None]:
     """Sets a deadline, `ends` on the monotonic clock, for the work within this context; an earlier one around it stays.
 
     Never to be opened around a `yield` of an answer: who takes the answer would work within it.
     """
-    token = _ENDS.set(min(ends, _ENDS.get()))
-    try:
-        yield
-    finally:
-        _ENDS.reset(token)
+    return setting(_ENDS, min(ends, _ENDS.get()))
+
+
+def within(ends: float, share: float) -> float:
+    """When a share of the time from now until `ends` is over, on the monotonic clock."""
+    now = time.monotonic()
+    return now + share * (ends - now)
 
 
 def check_time(seconds: float = 0.0) -> None:

@@ -8,20 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
-from relucert.common.progress import Progress, ProgressLike, Report, check_progress, pace
+from relucert.common.progress import Listener, Progress, ProgressLike, Report, check_progress, pace
 
 PATIENCE = 1.0  # seconds before a bar appears
 EVERY = 0.5  # seconds between its changes
-
-
-class Listener(Protocol):
-    """Receives the progress of a call, until it is closed."""
-
-    def tell(self, state: Progress) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class OwnFault(BaseException):
@@ -50,7 +42,7 @@ def faults_of(receiver: Listener) -> Iterator[None]:
         raise fault.error from None
 
 
-class Caller:
+class Caller(Listener):
     """Calls a function of the user's with all news."""
 
     def __init__(self, function: Report) -> None:
@@ -61,19 +53,6 @@ class Caller:
             self._function(state)
         except Exception as error:
             raise OwnFault(self, error) from error
-
-    def close(self) -> None:
-        pass
-
-
-class NoListener:
-    """Ignores all news."""
-
-    def tell(self, state: Progress) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def listener(progress: ProgressLike) -> Listener:
@@ -87,10 +66,10 @@ def listener(progress: ProgressLike) -> Listener:
         from relucert.common.terminal import TerminalBar  # rich takes its time to import
 
         return TerminalBar()
-    return NoListener()
+    return Listener()
 
 
-class NotebookBar:
+class NotebookBar(Listener):
     """A bar below the cell of a notebook, which needs no widgets.
 
     It appears once a run takes more than a moment, and vanishes with it.

@@ -19,10 +19,7 @@ MethodName = Literal[
 ]
 """The certifying methods: `METHODS`, and "best"."""
 
-ContenderName = Literal[
-    "fast-lin", "crown", "interval", "fast-lip", "lipschitz-norm", "op-norm", "alpha", "lp", "lp-full", "sdp", "best",
-    "exact", "clever", "attack",
-]  # fmt: skip
+ContenderName = Literal[MethodName, "exact", "clever", "attack"]
 """The methods that can be compared: `CONTENDERS`."""
 
 RelaxerName = Literal["fast-lin", "crown", "interval"]

@@ -97,6 +97,16 @@ def about_image(report: Report, image: int | None) -> Report:
     return report if report is silent else lambda state: report(replace(state, image=image))
 
 
+class Listener:
+    """Receives the progress of a call, until it is closed; this one ignores it."""
+
+    def tell(self, state: Progress) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Reporter:
     """Passes on the news of some work, together with the news of the larger work that it belongs to.
 

@@ -6,8 +6,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import TracebackType
+from contextlib import ExitStack
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -25,9 +25,8 @@ from rich.progress import (
 )
 from rich.table import Column
 from rich.text import Text
-from typing_extensions import Self
 
-from relucert.common.progress import Progress, pace, rate
+from relucert.common.progress import Listener, Progress, pace, rate
 
 EVERY = 10.0  # seconds between lines
 LEAST_BAR = 12  # characters of a bar, before anything is left out beside it
@@ -44,7 +43,7 @@ def console(stderr: bool) -> Console:
 
 def bars(
     output: Console, *columns: ProgressColumn, amount: Callable[[int], str] = "{:,}".format, quiet: bool = False
-) -> RichProgress | ProgressLines:
+) -> RichProgress:
     """Bars that vanish at the end, on a terminal; elsewhere, unless quiet, a line every ten seconds."""
     if not (quiet or output.is_terminal):
         return ProgressLines(output, amount)
@@ -52,7 +51,7 @@ def bars(
     return RichProgress(described, BarColumn(), *columns, console=output, transient=True, disable=quiet)
 
 
-def counting_bars(output: Console, quiet: bool = False) -> RichProgress | ProgressLines:
+def counting_bars(output: Console, quiet: bool = False) -> RichProgress:
     """Bars with the steps done, the rate, the elapsed time and the remaining time."""
     columns = (MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     return bars(output, *columns, quiet=quiet)
@@ -61,7 +60,7 @@ def counting_bars(output: Console, quiet: bool = False) -> RichProgress | Progre
 class Bar:
     """How far the work of a whole run is."""
 
-    def __init__(self, bar: RichProgress | ProgressLines, title: str, total: int) -> None:
+    def __init__(self, bar: RichProgress, title: str, total: int) -> None:
         self._bar, self._title, self._task = bar, title, bar.add_task(title, total=total)
 
     def advance(self, done: int, total: int) -> None:
@@ -74,24 +73,21 @@ class Bar:
         self._bar.update(self._task, description=description, completed=state.done, total=state.total)
 
 
-class TerminalBar:
+class TerminalBar(Listener):
     """For scripts: a bar from the first news to the end of the call."""
 
     def __init__(self) -> None:
-        self._shown: RichProgress | ProgressLines | None = None
+        self._shown = ExitStack()
         self._bar: Bar | None = None
 
     def tell(self, state: Progress) -> None:
-        if self._shown is None:
-            self._shown = counting_bars(console(stderr=True)).__enter__()
-            self._bar = Bar(self._shown, "", state.total or 1)
-        assert self._bar is not None
+        if self._bar is None:
+            shown = self._shown.enter_context(counting_bars(console(stderr=True)))
+            self._bar = Bar(shown, "", state.total or 1)
         self._bar.tell(state)
 
     def close(self) -> None:
-        if self._shown is not None:
-            self._shown.__exit__(None, None, None)
-            self._shown = None
+        self._shown.close()
 
 
 class _DoingColumn(ProgressColumn):
@@ -116,65 +112,38 @@ class _RateColumn(ProgressColumn):
         return Text("" if not task.speed else rate(task.speed))
 
 
-@dataclass
-class _Task:
-    description: str
-    total: float
-    completed: float = 0
-    first: float | None = None  # what was done before, by an earlier run
-
-    def pace(self, seconds: float) -> str:
-        """The rate and the time left, once there is a rate."""
-        return pace(self.completed - (self.first or 0), self.total - self.completed, seconds)
-
-
-class ProgressLines:
-    """Prints how far each task is, every ten seconds, from a thread of its own; with the interface of rich's bars.
+class ProgressLines(RichProgress):
+    """Prints how far each task is, every ten seconds, from a thread of its own: in the place of bars.
 
     amount: writes a number of steps, such as a count or a size in bytes.
     """
 
     def __init__(self, console: Console, amount: Callable[[int], str]) -> None:
-        self._console, self._amount = console, amount
-        self._tasks: list[_Task] = []
+        super().__init__(console=console, disable=True)
+        self._amount = amount
+        self._before: dict[TaskID, float] = {}  # what was done by an earlier run
         self._started = time.monotonic()
         self._leaving = threading.Event()
         self._printer = threading.Thread(target=self._print_now_and_then, name="relucert-progress", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self._printer.start()
-        return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         self._leaving.set()
         self._printer.join()
 
-    def add_task(self, description: str, total: float) -> TaskID:
-        self._tasks.append(_Task(description, total))
-        return TaskID(len(self._tasks) - 1)
-
-    def update(
-        self,
-        task: TaskID,
-        *,
-        completed: float | None = None,
-        total: float | None = None,
-        description: str | None = None,
-    ) -> None:
-        changed = self._tasks[task]
-        if changed.first is None and completed is not None:
-            changed.first = completed
-        changed.completed = changed.completed if completed is None else completed
-        changed.total = changed.total if total is None else total
-        changed.description = changed.description if description is None else description
+    def update(self, task_id: TaskID, *, completed: float | None = None, **changes: Any) -> None:
+        if completed is not None:
+            self._before.setdefault(task_id, completed)
+        super().update(task_id, completed=completed, **changes)
 
     def _print_now_and_then(self) -> None:
         while not self._leaving.wait(EVERY):
             seconds = time.monotonic() - self._started
-            for task in self._tasks:
-                if task.completed < task.total:
-                    done, whole = self._amount(int(task.completed)), self._amount(int(task.total))
-                    line = f"{task.description}: {done} of {whole}, {seconds:.0f} s so far{task.pace(seconds)}"
-                    self._console.print(line, soft_wrap=True)
+            for task in self.tasks:
+                if (remaining := (task.total or 0) - task.completed) > 0:
+                    done, whole = self._amount(int(task.completed)), self._amount(int(task.total or 0))
+                    speed = pace(task.completed - self._before.get(task.id, 0), remaining, seconds)
+                    line = f"{task.description}: {done} of {whole}, {seconds:.0f} s so far{speed}"
+                    self.console.print(line, soft_wrap=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """A number of things, as in "1 image" and "2 images"; plural: of a noun that takes more than an s."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+def counted(count: int, noun: str) -> str:
+    """A number of things, as in "1 image" and "2 images"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(names: Sequence[str]) -> str:

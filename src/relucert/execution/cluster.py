@@ -79,7 +79,8 @@ class Cluster:
                 try:
                     answers = ray.get(done)
                 except ray.exceptions.RayTaskError as error:
-                    raise _cause(error) from None
+                    cause = getattr(error, "cause", None)
+                    raise (cause if isinstance(cause, BaseException) else error) from None
                 except ray.exceptions.RayError as error:
                     if not pending.died(asked.item, asked.tried):
                         yield [(number, job.lost(number, _told(error))) for number in asked.item]
@@ -120,11 +121,6 @@ def _answered(shared: tuple[str, str, bytes, list[Any]], item: Item) -> list[Any
         _jobs.clear()
         _jobs[name] = load(stream, buffers)
     return [answer for answers in _jobs[name].answer(item) for answer in answers]
-
-
-def _cause(error: Any) -> BaseException:
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, BaseException) else error
 
 
 def _told(error: BaseException) -> str:

@@ -68,7 +68,7 @@ class Work(Protocol[ResultType]):
 
 
 class Job(Work[ReplyType], Protocol[ReplyType]):
-    """Work whose answers a store may keep."""
+    """Work whose answers a store may keep; by default nothing stands beside them, and all questions need work."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -86,12 +86,15 @@ class Job(Work[ReplyType], Protocol[ReplyType]):
 
     def is_whole(self, number: int, answer: ReplyType) -> bool:
         """Whether a store's answer is all that was asked for, with what was to be written beside it."""
+        return True
 
     def came(self, number: int, answer: ReplyType) -> Mapping[str, str]:
         """Told of every new answer where the run was started; what a store is to note beside it."""
+        return {}
 
     def settled(self, number: int) -> ReplyType | None:
         """The answer to a question that needs no work, given those that came; asked before the work on it begins."""
+        return None
 
 
 class Proofs(Protocol):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Generic
 
 from relucert.common.checks import checked_path
-from relucert.common.listening import Listener, NoListener, faults_of, listener
-from relucert.common.progress import Progress, ProgressLike, Report, silent
+from relucert.common.listening import faults_of, listener
+from relucert.common.progress import Listener, Progress, ProgressLike, Report, silent
 from relucert.execution.execution import Came, Execution, Worked, here
 from relucert.execution.job import ImageJob, Item, Job, Learner, ReplyType
 from relucert.inputs.storage.store import About, Anew, Section, StoreLike, open_store
@@ -29,11 +29,7 @@ def start(
         again: Whether also what the store has is answered once more.
     """
     with ExitStack() as stack:
-        if isinstance(workers, Execution):
-            execution = workers
-        else:
-            execution = Execution(workers, ray)
-            stack.callback(execution.close)
+        execution = workers if isinstance(workers, Execution) else stack.enter_context(Execution(workers, ray))
         told = listener(False if progress is None and execution.tell is not None else progress)
         stack.callback(told.close)
         run = _Run(job, execution, told, _section(job, store), again)
@@ -65,7 +61,7 @@ class _Run(Generic[ReplyType]):
         self.total = sum(map(len, job.items))
         self.ready: dict[int, ReplyType] = {}
         self.done = 0
-        nobody = execution.tell is None and isinstance(told, NoListener)
+        nobody = execution.tell is None and type(told) is Listener
         self.report: Report = silent if nobody else self._tell
         self.about: list[About] = []
         if section is not None:
@@ -85,23 +81,21 @@ class _Run(Generic[ReplyType]):
 
     def answers(self, close: Callable[[], None], close_store: bool) -> Iterator[ReplyType]:
         left = [tuple(number for number in item if number not in self.ready) for item in self.job.items]
-        self.done, following = len(self.ready), 0
+        self.done = len(self.ready)
         work = self._kept([item for item in left if item])
         stopped: KeyboardInterrupt | None = None
         try:
             with faults_of(self.told):
                 self.report(Progress())
-                while following < self.total:
-                    while following in self.ready:
-                        yield self.ready.pop(following)
-                        following += 1
-                    if following < self.total:
+                for number in range(self.total):
+                    while number not in self.ready:
                         came = next(work, None)
-                        assert came is not None or following in self.ready, "every item is answered"
+                        assert came is not None or number in self.ready, "every item is answered"
                         self._take(came or [])
                         self.report(Progress())
                         if self.done == self.total:
                             stopped = _drained(work)  # so that workers are idle, and serve what is asked next
+                    yield self.ready.pop(number)
                 if stopped is not None:
                     raise stopped
         finally:

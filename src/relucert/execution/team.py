@@ -7,11 +7,13 @@ No answer depends on it, only how soon it comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from relucert.common.closing import setting
 from relucert.common.progress import silent
 
 if TYPE_CHECKING:
@@ -23,33 +25,33 @@ ALONE = 2.0  # seconds of work on a question before others help: starting them t
 _TEAM: ContextVar[Team | None] = ContextVar("team", default=None)
 
 
+@dataclass(frozen=True, eq=False)
 class Team:
     """Workers that help with one question.
 
-    Args:
+    Attributes:
         execution: Who has them.
         size: How many there are, at least two.
+        since: When they were offered, on the monotonic clock.
     """
 
-    def __init__(self, execution: Execution, size: int) -> None:
-        self._execution, self.size = execution, size
-        self._since = time.monotonic()
+    execution: Execution
+    size: int
+    since: float
 
     def limited(self, most: int) -> Team:
         """The same team with so many workers at the most."""
-        limited = Team(self._execution, min(self.size, most))
-        limited._since = self._since
-        return limited
+        return replace(self, size=min(self.size, most))
 
     def is_there(self) -> bool:
         """Whether they can begin at once; they are called, and not waited for, once the question takes long."""
-        if time.monotonic() - self._since < ALONE:
+        if time.monotonic() - self.since < ALONE:
             return False
-        return self._execution.is_ready(self.size)
+        return self.execution.is_ready(self.size)
 
     def run(self, job: Work[Any], items: Iterable[Item]) -> Worked:
         """The results of all items, as they come; `items` may have more of them after some came."""
-        return self._execution.run_with(job, items, self.size, silent)
+        return self.execution.run_with(job, items, self.size, silent)
 
 
 def current_team() -> Team | None:
@@ -63,22 +65,12 @@ def workers_there() -> int:
     return team.size if team is not None and team.is_there() else 1
 
 
-@contextmanager
-def at_most(workers: int) -> Iterator[None]:
+def at_most(workers: int) -> AbstractContextManager[None]:
     """Limits the team that is offered for what is done within: to so many workers as fit the memory."""
     team = _TEAM.get()
-    token = _TEAM.set(None if team is None or workers < 2 else team.limited(workers))
-    try:
-        yield
-    finally:
-        _TEAM.reset(token)
+    return setting(_TEAM, None if team is None or workers < 2 else team.limited(workers))
 
 
-@contextmanager
-def offering(execution: Execution | None, size: int) -> Iterator[None]:
+def offering(execution: Execution | None, size: int) -> AbstractContextManager[None]:
     """Offers the workers of an execution for what is done within; never to be opened around a `yield` of an answer."""
-    token = _TEAM.set(None if execution is None or size < 2 else Team(execution, size))
-    try:
-        yield
-    finally:
-        _TEAM.reset(token)
+    return setting(_TEAM, None if execution is None or size < 2 else Team(execution, size, time.monotonic()))

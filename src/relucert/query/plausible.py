@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import sqrt
 
 import torch
 from torch import Tensor
 
+from relucert.common.closing import setting
 from relucert.common.words import counted
 from relucert.errors import InputWarning, warn
 from relucert.network import Network
@@ -95,14 +95,9 @@ def _scaling(least: float, most: float, low: float, high: float) -> str:
     return "" if line is None else f", as in {line} (--pixels {low:g} {high:g})"
 
 
-@contextmanager
-def unwarned() -> Iterator[None]:
+def unwarned() -> AbstractContextManager[None]:
     """Silences warnings within this context, for questions about images that have been checked before."""
-    token = _SILENT.set(True)
-    try:
-        yield
-    finally:
-        _SILENT.reset(token)
+    return setting(_SILENT, True)
 
 
 def _warn(message: str) -> None:

@@ -16,11 +16,11 @@ from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.inputs.loading.runtime import Loaded, Source
 from relucert.network import Network, Shape
-from relucert.query.fitting import load_fitting
 from relucert.query.inputs import check_any, check_images, check_labels
 from relucert.query.plausible import warn_of_accuracy, warn_of_range
 from relucert.query.problem import Problem
 from relucert.query.samples import read_samples
+from relucert.query.shapes import load_fitting
 from relucert.query.targets import Target, parse_target, rivals
 from relucert.query.types import ImagesLike, LabelsLike, NetworkLike, TargetLike
 
@@ -56,6 +56,12 @@ class Question:
         if self.refusal is not None or index is None:
             return None, None
         return (None, self.rivals[index]) if self.label is None else (self.rivals[index], None)
+
+    def fields(self, shape: RegionShape, index: int | None) -> dict[str, Any]:
+        """The fields of an answer that tell what was asked, with regions of a shape; index: as for `named`."""
+        target, row = self.named(index)
+        asked = {"image": self.image, "label": self.label, "target": target, "row": row}
+        return asked | {"norm": shape.norm.p, "box": shape.given_box, "input_scale": shape.scale}
 
     def generator(self, seed: int) -> torch.Generator:
         """A random generator for this image, the same whatever the other questions are."""

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from relucert.common.arrays import dense
 from relucert.data import Dataset
-from relucert.errors import InputError
+from relucert.errors import InputError, in_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,7 @@ def _items(source: TorchDataset[Any] | DataLoader[Any]) -> Iterable[Any]:
     except InputError:
         raise
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"the data set fails after {count} items: {text}") from error
+        raise InputError(f"the data set fails after {count} items: {in_one_line(error)}") from error
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

@@ -111,13 +111,18 @@ def train_one(task: TrainingTask, recipe: Recipe, keep: Keep, watch: TrainingDis
         resumed=partial(watch.resumed, recipe),
     )
     spent = max(sum(row.seconds for row in reports), time.perf_counter() - started)
-    certified = None
     if isinstance(recipe.defence, Certified):
         watch.proving(len(task.choose[0]), recipe.defence.epsilon)
-        certified = _certified(
-            load(module.eval(), input_shape=task.architecture.input_shape), task.choose, recipe.defence
-        )
-    return Trained(module, recipe, accuracy(module, *task.choose), accuracy(module, *task.test), certified, spent)
+    return _assessed(task, module, recipe, spent)
+
+
+def _assessed(task: TrainingTask, module: nn.Module, recipe: Recipe, seconds: float) -> Trained:
+    """A trained module with its accuracies and, after certified training, its share of proven validation images."""
+    certified = None
+    if isinstance(recipe.defence, Certified):
+        network = load(module.eval(), input_shape=task.architecture.input_shape)
+        certified = _certified(network, task.choose, recipe.defence)
+    return Trained(module, recipe, accuracy(module, *task.choose), accuracy(module, *task.test), certified, seconds)
 
 
 def grid(recipe: Recipe) -> list[Recipe]:
@@ -155,7 +160,7 @@ def store(
     half: the weights are rounded to float16, and the accuracies are those of the rounded network.
     """
     if half:
-        trained = _rounded(task, trained)
+        trained = _assessed(task, trained.module.half().float(), trained.recipe, trained.seconds)
     network = replace(
         load((trained.module.half() if half else trained.module).eval(), input_shape=task.architecture.input_shape),
         name=name,
@@ -200,15 +205,6 @@ def noted(about: dict[str, str], key: str) -> Any:
         return json.loads(about.get(key, "null"))
     except (ValueError, RecursionError):
         return None
-
-
-def _rounded(task: TrainingTask, trained: Trained) -> Trained:
-    """The module with its weights rounded to float16 and back, and the accuracies of the rounded module."""
-    module, defence, certified = trained.module.half().float(), trained.recipe.defence, None
-    if isinstance(defence, Certified):
-        certified = _certified(load(module.eval(), input_shape=task.architecture.input_shape), task.choose, defence)
-    validation, test = accuracy(module, *task.choose), accuracy(module, *task.test)
-    return replace(trained, module=module, validation=validation, test=test, certified=certified)
 
 
 def _labelled(data: Dataset, architecture: Architecture) -> tuple[Tensor, Tensor]:

@@ -38,14 +38,6 @@ class EpochReport:
 
 
 @dataclass(frozen=True)
-class TrainingOrigin:
-    """Identifies the training a checkpoint belongs to: by its recipe and its data (None: unknown)."""
-
-    recipe: Recipe
-    data: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
 class TrainingProgress:
     """How far a training has come: its stage, the finished epochs of that stage, and the reports of all epochs."""
 
@@ -55,23 +47,26 @@ class TrainingProgress:
 
 
 def save(
-    path: Path, models: list[nn.Module], optimiser: Optimizer, progress: TrainingProgress, origin: TrainingOrigin
-) -> None:
+    path: Path, models: list[nn.Module], optimiser: Optimizer, progress: TrainingProgress, recipe: Recipe,
+    data: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    """Saves a training, identified by its recipe and its data (None: unknown)."""
     tensors = {name: tensor.contiguous().clone() for name, tensor in _state(models)}
     for name, (parameter, slot, shape) in _slots(optimiser).items():
         stored = optimiser.state[parameter].get(slot)
         stored = torch.zeros(shape) if stored is None else stored  # none yet is the same as zeros
         tensors[name] = stored.contiguous().clone()
-    note = {"recipe": origin.recipe.to_json(), "data": origin.data, **asdict(progress)}
+    note = {"recipe": recipe.to_json(), "data": data, **asdict(progress)}
     path.parent.mkdir(exist_ok=True)  # another training may have removed the empty folder
     files.sweep(path)
     files.write(path, to_bytes(tensors, {KEY: json.dumps(note)}))
 
 
 def restore(
-    path: Path, models: list[nn.Module], optimisers: list[Optimizer], origin: TrainingOrigin
+    path: Path, models: list[nn.Module], optimisers: list[Optimizer], recipe: Recipe, data: dict[str, Any] | None
 ) -> TrainingProgress | None:
-    """Restores the models and the current stage's optimiser from a checkpoint; None if there is no such file."""
+    """Restores the models and the current stage's optimiser from the checkpoint of the same training; None if there is
+    no such file."""
     try:
         with safe_open(path, "pt") as file:
             note = json.loads((file.metadata() or {}).get(KEY, "null"))
@@ -80,11 +75,11 @@ def restore(
         return None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise _unreadable(path) from error
-    if not isinstance(note, dict) or note.get("recipe") != origin.recipe.to_json():
+    if not isinstance(note, dict) or note.get("recipe") != recipe.to_json():
         raise InputError(f"{path} is the checkpoint of another training; remove it, or name another file")
-    if note.get("data") != origin.data:
+    if note.get("data") != data:
         raise InputError(f"{path} is the checkpoint of a training on other data; remove it, or name another file")
-    progress = _progress(path, note, len(models), origin.recipe.epochs)
+    progress = _progress(path, note, len(models), recipe.epochs)
     slots = _slots(optimisers[progress.stage])
     wanted = {name: tensor.shape for name, tensor in _state(models)}
     wanted |= {name: shape for name, (_, _, shape) in slots.items()}

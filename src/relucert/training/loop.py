@@ -20,7 +20,7 @@ from relucert.inputs.loading.torch_module import live_network
 from relucert.inputs.recipes.recipe import Adversarial, Certified, Distillation, Recipe
 from relucert.network import Network, Shape
 from relucert.training import checkpoint
-from relucert.training.checkpoint import EpochReport
+from relucert.training.checkpoint import EpochReport, TrainingProgress
 from relucert.training.losses import attacked, distilled, robust_loss
 
 
@@ -62,7 +62,8 @@ def generator(seed: int, epoch: int, purpose: int = 0) -> torch.Generator:
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images that are classified as labelled."""
     with torch.no_grad():
-        right = sum(int((model(batch).argmax(1) == true).sum()) for batch, true in _batches(images, labels))
+        batches = zip(images.split(2048), labels.split(2048), strict=True)
+        right = sum(int((model(batch).argmax(1) == true).sum()) for batch, true in batches)
     return right / len(images)
 
 
@@ -83,11 +84,10 @@ def fit(
     keep: the checkpoint's file, from which training resumes and which is saved after every epoch.
     report: called after every epoch; resumed: called with the last epoch in the checkpoint, if there is one.
     """
-    origin = checkpoint.TrainingOrigin(recipe, data)
     models = [deepcopy(model), model] if isinstance(recipe.defence, Distillation) else [model]
     optimisers = [_optimiser(stage_model, recipe) for stage_model in models]
-    done = None if keep is None else checkpoint.restore(keep, models, optimisers, origin)
-    done = done or checkpoint.TrainingProgress(0, 0, [])
+    done = None if keep is None else checkpoint.restore(keep, models, optimisers, recipe, data)
+    done = done or TrainingProgress(0, 0, [])
     reports = [*done.reports]
     if reports and resumed is not None:
         resumed(reports[-1])
@@ -96,9 +96,8 @@ def fit(
         for epoch in range(done.epochs if number == done.stage else 0, recipe.epochs):
             reports.append(stage.run(epoch, validation))
             if keep is not None:
-                checkpoint.save(
-                    keep, models, optimisers[number], checkpoint.TrainingProgress(number, epoch + 1, reports), origin
-                )
+                progress = TrainingProgress(number, epoch + 1, reports)
+                checkpoint.save(keep, models, optimisers[number], progress, recipe, data)
             if report is not None:
                 report(reports[-1])
     model.eval()
@@ -158,11 +157,10 @@ class _Stage:
         scores = self.model(images)
         if isinstance(defence, Distillation):
             if self.teacher is None:
-                return distilled(
-                    scores, functional.one_hot(labels, scores.shape[1]).to(scores.dtype), defence.temperature
-                ), scores
-            with torch.no_grad():
-                soft = (self.teacher(images) / defence.temperature).softmax(1)
+                soft = functional.one_hot(labels, scores.shape[1]).to(scores.dtype)
+            else:
+                with torch.no_grad():
+                    soft = (self.teacher(images) / defence.temperature).softmax(1)
             return distilled(scores, soft, defence.temperature), scores
         if isinstance(defence, Certified):
             network = self._network(tuple(images.shape[1:]))
@@ -212,7 +210,3 @@ def _optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
         betas = (recipe.momentum, 0.999)
         return Adam(parameters, recipe.learning_rate, betas, weight_decay=recipe.weight_decay)
     return SGD(parameters, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
-
-
-def _batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(images.split(2048), labels.split(2048), strict=True)

@@ -19,9 +19,8 @@ from relucert.errors import InputError
 from relucert.inputs.loading import load, torch_module
 from relucert.inputs.recipes.recipe import Adversarial
 from relucert.network import Network, Shape
-from relucert.query.fitting import module_shape
 from relucert.query.inputs import check_batch, check_pixels
-from relucert.query.shapes import in_order
+from relucert.query.shapes import in_order, module_shape
 from relucert.query.types import BoxLike, ScaleLike
 from relucert.training.margins import worst_margins
 
