@@ -8,9 +8,8 @@ imported map is exactly the stored one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.fusion import ProductValues, balanced, tidied
 from relucert.inputs.loading.gates import product, quotient
-from relucert.inputs.loading.local import Picked, picked
+from relucert.inputs.loading.local import Axis, Picked, picked
 from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar
 from relucert.network import (
     Activation,
@@ -43,17 +42,6 @@ from relucert.network import (
 
 MOST_PRODUCTS = 2**20
 """The most products of two values in one layer: each takes two neurons."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """How a kernel moves over an image; every entry has the vertical one first, then the horizontal one."""
-
-    stride: tuple[int, int] = (1, 1)
-    before: tuple[int, int] = (0, 0)  # zeros above and on the left
-    after: tuple[int, int] = (0, 0)  # zeros below and on the right
-    dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
 
 
 class Assembly:
@@ -152,27 +140,34 @@ class Assembly:
         scaled = self._scale(value, alpha)
         return scaled if addend is None else self._sum(scaled, addend, beta)
 
-    def convolution(self, value: Operand, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> int:
+    def convolution(
+        self,
+        value: Operand,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        axes: Sequence[Axis] = (Axis(), Axis()),
+        groups: int = 1,
+    ) -> int:
         """weight: (output channels, input channels / groups, height, width), on a value (channels, height, width)."""
         index = computed_value(value)
-        shape, groups = self.shapes[index], kernel.groups
+        shape = self.shapes[index]
         if weight.ndim != 4 or len(shape) != 3 or shape[0] != weight.shape[1] * groups or len(weight) % groups:
             raise UnsupportedError(
                 f"a kernel of shape {tuple(weight.shape)} in {groups} groups on images of shape {shape}; "
                 "they have their channels first"
             )
-        if min(*kernel.before, *kernel.after) < 0:
-            raise UnsupportedError(f"negative padding {kernel.before + kernel.after}")
-        padded = [size + sum(ends) for size, *ends in zip(shape[1:], kernel.before, kernel.after, strict=True)]
-        extents = [step * (taps - 1) + 1 for step, taps in zip(kernel.dilation, weight.shape[2:], strict=True)]
+        rows, columns = axes
+        padding = rows.before, columns.before, rows.after, columns.after
+        if min(padding) < 0:
+            raise UnsupportedError(f"negative padding {padding}")
+        padded = [size + axis.before + axis.after for size, axis in zip(shape[1:], axes, strict=True)]
+        extents = [axis.extent(taps) for axis, taps in zip(axes, weight.shape[2:], strict=True)]
         if any(size < extent for size, extent in zip(padded, extents, strict=True)):
             raise UnsupportedError(f"images of shape {shape} are smaller than the kernel, {tuple(extents)}")
         stored = self._stored(weight)
         added = stored.new_zeros(len(stored)) if bias is None else self._stored(bias)
-        padding = kernel.before + kernel.after
-        return self._append(
-            Convolution(stored, added, shape[1:], kernel.stride, padding, kernel.dilation, groups), index
-        )
+        stride, dilation = (rows.stride, columns.stride), (rows.dilation, columns.dilation)
+        return self._append(Convolution(stored, added, shape[1:], stride, padding, dilation, groups), index)
 
     def index_map(self, value: Operand, indices: Tensor) -> int:
         """Picks coordinates; indices: of the output's shape, with flat positions in the value, -1 for zero."""
@@ -323,7 +318,6 @@ class Assembly:
 
     def _channels(self, image: int, selection: Picked) -> int:
         """Channels of an image that are picked as a whole, by a kernel of one tap."""
-        rows, columns = selection.rows, selection.columns
         weight = torch.zeros(len(selection.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
         for channel, source in enumerate(selection.channels):
             if source >= 0:
@@ -331,8 +325,7 @@ class Assembly:
         groups = len(weight) if selection.in_order and len(weight) == weight.shape[1] else 1
         if groups > 1:
             weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
-        ends = (rows.before, columns.before), (rows.after, columns.after)
-        return self.convolution(image, weight, None, Kernel((rows.stride, columns.stride), *ends, groups=groups))
+        return self.convolution(image, weight, None, (selection.rows, selection.columns), groups)
 
     def _scale(self, value: int, factor: float) -> int:
         return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)

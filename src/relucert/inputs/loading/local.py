@@ -12,11 +12,19 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class Axis:
-    """The coordinates that an axis is read from: `stride * index - before`, and zeros outside."""
+    """How a kernel moves along one axis of an image: its first tap is at `stride * index - before`.
 
-    stride: int
-    before: int
-    after: int
+    before, after: how many zeros there are outside of the image.
+    """
+
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+
+    def extent(self, taps: int) -> int:
+        """How many coordinates a kernel of this many taps covers."""
+        return self.dilation * (taps - 1) + 1
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Kernel
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.operands import Operand, computed_value
 
 
@@ -41,7 +41,7 @@ def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:
         product = assembly.linear(assembly.reshaped(value, (inputs,)), weight)
     else:  # every position is a row of an image with one channel, and every output a channel
         image = assembly.reshaped(value, (1, positions, inputs))
-        channels = assembly.convolution(image, weight[:, None, None], None, Kernel())
+        channels = assembly.convolution(image, weight[:, None, None])
         product = assembly.index_map(channels, torch.arange(outputs * positions).reshape(outputs, positions).T)
     return assembly.reshaped(product, (*shape[:-1], outputs))
 
@@ -71,7 +71,7 @@ def _left_product(assembly: Assembly, constant: Tensor, value: int) -> int:
         raise UnsupportedError(f"a constant of shape {tuple(constant.shape)} times a value of shape {shape}")
     indices = torch.arange(matrices * inputs * columns).reshape(matrices, inputs, columns)
     image = assembly.index_map(value, indices.transpose(0, 1))  # (inputs, matrices, columns)
-    product = assembly.convolution(image, weight[:, :, None, None], None, Kernel())
+    product = assembly.convolution(image, weight[:, :, None, None])
     moved = torch.arange(len(weight) * matrices * columns).reshape(len(weight), matrices, columns).transpose(0, 1)
     result = assembly.index_map(product, moved)
     rows = () if constant.ndim == 1 else (len(weight),)
