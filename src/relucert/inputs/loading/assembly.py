@@ -18,7 +18,7 @@ from torch import Tensor
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.fusion import ProductValues, balanced, tidied
 from relucert.inputs.loading.gates import product, quotient
-from relucert.inputs.loading.local import Axis, Picked, picked
+from relucert.inputs.loading.local import Axis, picked
 from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar
 from relucert.network import (
     Activation,
@@ -102,9 +102,7 @@ class Assembly:
 
     def full_shape(self, value: Operand) -> Shape:
         """The shape of a value in the foreign graph, with the batch first."""
-        return self.with_batch(self.shape(value))
-
-    def with_batch(self, shape: Shape) -> Shape:
+        shape = self.shape(value)
         return shape if self.batch is None else (self.batch, *shape)
 
     def without_batch(self, full_shape: Shape) -> Shape:
@@ -134,11 +132,6 @@ class Assembly:
             )
         stored = self._stored(weight)
         return self._append(Linear(stored, stored.new_zeros(len(stored))), index)
-
-    def plus(self, value: int, addend: Operand | None, alpha: float, beta: float) -> int:
-        """`alpha * x + beta * addend`."""
-        scaled = self._scale(value, alpha)
-        return scaled if addend is None else self._sum(scaled, addend, beta)
 
     def convolution(
         self,
@@ -177,10 +170,10 @@ class Assembly:
             raise UnsupportedError(f"a result of shape {after}, without numbers")
         if torch.equal(indices.flatten(), torch.arange(prod(before))):
             return self.reshaped(index, after)
-        channels = picked(indices, before)
+        channels = picked(indices, before, self.precision)
         if channels is None:
             return self._append(IndexMap.of(indices, before), index)
-        return self._channels(index, channels)
+        return self.convolution(index, channels.weight, None, channels.axes, channels.groups)
 
     def expanded(self, value: Operand, shape: Shape) -> int:
         """The value broadcast to a shape, without the batch."""
@@ -222,7 +215,7 @@ class Assembly:
         """`left + times * right`."""
         if not isinstance(left, Tensor):
             return self._sum(left, right, times)
-        return self._shift(self._scale(computed_value(right), times), left, 1.0)
+        return self._shift(self.scaled(computed_value(right), times), left, 1.0)
 
     def multiply(self, left: Operand, right: Operand) -> int:
         if not isinstance(left, Tensor) and not isinstance(right, Tensor):
@@ -232,6 +225,10 @@ class Assembly:
             raise UnsupportedError("of constants alone")
         fitting, stored = self._joined(value, factor)
         return self._append(Scale(stored, divide=False), fitting)
+
+    def scaled(self, value: int, factor: float) -> int:
+        """`factor * x`."""
+        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
 
     def divide(self, left: Operand, right: Operand) -> int:
         if not isinstance(right, Tensor):
@@ -316,20 +313,6 @@ class Assembly:
         self._products.append(ProductValues(left, right, scaled, result))
         return result
 
-    def _channels(self, image: int, selection: Picked) -> int:
-        """Channels of an image that are picked as a whole, by a kernel of one tap."""
-        weight = torch.zeros(len(selection.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
-        for channel, source in enumerate(selection.channels):
-            if source >= 0:
-                weight[channel, source] = 1
-        groups = len(weight) if selection.in_order and len(weight) == weight.shape[1] else 1
-        if groups > 1:
-            weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
-        return self.convolution(image, weight, None, (selection.rows, selection.columns), groups)
-
-    def _scale(self, value: int, factor: float) -> int:
-        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
-
     def _sum(self, value: int, addend: Operand, times: float) -> int:
         if isinstance(addend, Tensor):
             return self._shift(value, addend, times)
@@ -337,7 +320,7 @@ class Assembly:
         if self.batch is not None and len(shapes[0]) != len(shapes[1]):
             raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
         joint = broadcast(*shapes)
-        return self._append(Add(), self.expanded(value, joint), self.expanded(self._scale(addend, times), joint))
+        return self._append(Add(), self.expanded(value, joint), self.expanded(self.scaled(addend, times), joint))
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
         """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
@@ -347,7 +330,7 @@ class Assembly:
         if abs(times) == 1:
             return self._append(Shift(stored if times == 1 else -stored), fitting)
         divided = self._append(Scale(scalar(times), divide=True), fitting)
-        return self._scale(self._append(Shift(stored), divided), times)
+        return self.scaled(self._append(Shift(stored), divided), times)
 
     def _joined(self, value: int, constant: Tensor) -> tuple[int, Tensor]:
         """The value broadcast to the shape of the two, and the constant without its batch axis."""

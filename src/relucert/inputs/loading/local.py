@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,27 +28,22 @@ class Axis:
         return self.dilation * (taps - 1) + 1
 
 
-@dataclass(frozen=True)
-class Picked:
-    """Channels of an image, each from one input channel (-1: none), with strides and zeros around them."""
+class ChannelKernel(NamedTuple):
+    """The convolution that picks channels of an image: kernels of one tap, its axes, and the groups of channels."""
 
-    channels: tuple[int, ...]
-    rows: Axis
-    columns: Axis
-
-    @property
-    def in_order(self) -> bool:
-        return self.channels == tuple(range(len(self.channels)))
+    weight: Tensor
+    axes: tuple[Axis, Axis]
+    groups: int
 
 
-def picked(indices: Tensor, before: Shape) -> Picked | None:
+def picked(indices: Tensor, before: Shape, dtype: torch.dtype) -> ChannelKernel | None:
     """An index map as channels that are picked as a whole; None where it is something else.
 
     indices: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
     """
     if indices.ndim != 3 or len(before) != 3 or not bool((indices >= 0).any()):
         return None
-    height, width = before[1:]
+    inputs, height, width = before
     source = torch.where(indices < 0, -1, indices // (height * width)).amax((1, 2))
     down = torch.where(indices < 0, -1, indices // width % height).amax((0, 2))
     across = torch.where(indices < 0, -1, indices % width).amax((0, 1))
@@ -57,7 +53,10 @@ def picked(indices: Tensor, before: Shape) -> Picked | None:
     axes = _axis(down.tolist(), height), _axis(across.tolist(), width)
     if not torch.equal(torch.where(zero, -1, expected), indices) or axes[0] is None or axes[1] is None:
         return None
-    return Picked(tuple(source.tolist()), axes[0], axes[1])
+    if torch.equal(source, torch.arange(inputs)):
+        return ChannelKernel(torch.ones(inputs, 1, 1, 1, dtype=dtype), (axes[0], axes[1]), inputs)
+    weight = (source[:, None] == torch.arange(inputs)).to(dtype)[:, :, None, None]
+    return ChannelKernel(weight, (axes[0], axes[1]), 1)
 
 
 def _axis(picked: list[int], size: int) -> Axis | None:

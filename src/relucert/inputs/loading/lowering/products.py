@@ -25,7 +25,8 @@ def affine(
         return _product(assembly, value, weight)
     scaled = (alpha, beta) != (1, 1)  # a factor may be part of the weight, or of each product, before the sum
     with assembly.one_sum(weight.shape[1] + (3 if scaled else 1)):
-        return assembly.plus(_product(assembly, value, weight), addend, alpha, beta)
+        product = assembly.scaled(_product(assembly, value, weight), alpha)
+        return product if addend is None else assembly.add(product, addend, beta)
 
 
 def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:

@@ -39,7 +39,7 @@ def elu(assembly: Assembly, value: Operand, alpha: float, scale: float = 1.0, in
         raise UnsupportedError(f"alpha={alpha:g}, not positive")
     if input_scale != 1:
         raise UnsupportedError(f"input_scale={input_scale:g}")
-    return _times(assembly, assembly.activation(Elu(float(alpha)), value), scale)
+    return assembly.scaled(assembly.activation(Elu(float(alpha)), value), scale)
 
 
 def celu(assembly: Assembly, value: Operand, alpha: float) -> int:
@@ -47,7 +47,7 @@ def celu(assembly: Assembly, value: Operand, alpha: float) -> int:
     if not alpha > 0:
         raise UnsupportedError(f"alpha={alpha:g}, not positive")
     inner = assembly.divide(value, scalar(alpha)) if alpha != 1 else value
-    return _times(assembly, assembly.activation(Elu(1.0), inner), alpha)
+    return assembly.scaled(assembly.activation(Elu(1.0), inner), alpha)
 
 
 def expm1(assembly: Assembly, value: Operand) -> int:
@@ -85,7 +85,3 @@ def _scaled(assembly: Assembly, activation: Softplus | Silu, value: Operand, bet
     if beta == 1:
         return assembly.activation(activation, value)
     return assembly.divide(assembly.activation(activation, assembly.multiply(value, scalar(beta))), scalar(beta))
-
-
-def _times(assembly: Assembly, value: int, factor: float) -> int:
-    return value if factor == 1 else assembly.multiply(value, scalar(factor))

@@ -10,7 +10,7 @@ from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations as lowering
 from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.operands import Operand, scalar
-from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
+from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule, lowered, of_two
 from relucert.network import Activation
 
 
@@ -35,16 +35,7 @@ def _threshold(assembly: Assembly, call: TorchCall) -> Operand:
 
 def _plain(activation: Activation) -> TorchRule:
     """An activation without parameters."""
-    return _lowered(lambda assembly, value: assembly.activation(activation, value))
-
-
-def _lowered(lower: Callable[..., int], *constants: str) -> TorchRule:
-    """A layer of one value, and of parameters that are constants."""
-
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return lower(assembly, call.operand("self"), *map(call.constant, constants))
-
-    return TorchRule(translate, ("self", *constants))
+    return lowered(lambda assembly, value: assembly.activation(activation, value))
 
 
 def _with_numbers(lower: Callable[..., int], *numbers: str) -> TorchRule:
@@ -56,17 +47,12 @@ def _with_numbers(lower: Callable[..., int], *numbers: str) -> TorchRule:
     return TorchRule(translate, ("self", *numbers))
 
 
-def _of_two(lower: Callable[[Assembly, Operand, Operand], int]) -> TorchRule:
-    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand("other")), _PAIR)
-
-
 def _gelu(assembly: Assembly, call: TorchCall) -> Operand:
     forms: dict[object, Activation] = {"none": network.Gelu(), "tanh": network.GeluTanh()}
     return assembly.activation(forms[call.arguments["approximate"]], call.operand("self"))
 
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-_PAIR = ("self", "other")
 PLAIN: dict[str, Activation] = {
     "sigmoid": network.Sigmoid(), "special_expit": network.Sigmoid(), "tanh": network.Tanh(), "erf": network.Erf(),
     "special_erf": network.Erf(), "exp": network.Exp(), "log": network.Log(), "sqrt": network.Sqrt(),
@@ -75,30 +61,30 @@ PLAIN: dict[str, Activation] = {
 }  # fmt: skip
 
 RULES: dict[str, TorchRule] = {
-    "relu": _lowered(Assembly.relu),
+    "relu": lowered(Assembly.relu),
     **dict.fromkeys(("clamp", "clamp.Tensor", "clip"), _clip("min", "max")),
     **dict.fromkeys(("clamp_min", "clamp_min.Tensor"), _clip("min", None)),
     **dict.fromkeys(("clamp_max", "clamp_max.Tensor"), _clip(None, "max")),
     "hardtanh": _clip("min_val", "max_val"),
-    "relu6": _lowered(lambda assembly, value: lowering.clip(assembly, value, scalar(0.0), scalar(6.0))),
-    "hardsigmoid": _lowered(_hard_sigmoid),
+    "relu6": lowered(lambda assembly, value: lowering.clip(assembly, value, scalar(0.0), scalar(6.0))),
+    "hardsigmoid": lowered(_hard_sigmoid),
     "threshold": TorchRule(_threshold, ("self", "threshold", "value")),
-    "leaky_relu": _lowered(lowering.leaky_relu, "negative_slope"),
-    "rrelu": _lowered(lowering.mean_slope_relu, "lower", "upper"),
-    "prelu": _lowered(lowering.parametric_relu, "weight"),
-    "abs": _lowered(lowering.absolute),
-    **dict.fromkeys(("maximum", "max.other"), _of_two(lowering.maximum)),
-    **dict.fromkeys(("minimum", "min.other"), _of_two(lowering.minimum)),
+    "leaky_relu": lowered(lowering.leaky_relu, "negative_slope"),
+    "rrelu": lowered(lowering.mean_slope_relu, "lower", "upper"),
+    "prelu": lowered(lowering.parametric_relu, "weight"),
+    "abs": lowered(lowering.absolute),
+    **dict.fromkeys(("maximum", "max.other"), of_two(lowering.maximum)),
+    **dict.fromkeys(("minimum", "min.other"), of_two(lowering.minimum)),
     **{name: _plain(activation) for name, activation in PLAIN.items()},
-    "reciprocal": _lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
+    "reciprocal": lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
     "gelu": TorchRule(_gelu, ("self", "approximate")),
     "softplus": _with_numbers(smooth.softplus, "beta", "threshold"),
     "elu": _with_numbers(smooth.elu, "alpha", "scale", "input_scale"),
-    "selu": _lowered(lambda assembly, value: smooth.elu(assembly, value, SELU_ALPHA, SELU_SCALE)),
+    "selu": lowered(lambda assembly, value: smooth.elu(assembly, value, SELU_ALPHA, SELU_SCALE)),
     "celu": _with_numbers(smooth.celu, "alpha"),
-    "log_sigmoid": _lowered(smooth.log_sigmoid),
-    "expm1": _lowered(smooth.expm1),
-    "log1p": _lowered(smooth.log1p),
-    "rsqrt": _lowered(smooth.inverse_root),
-    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), _lowered(smooth.power, "exponent")),
+    "log_sigmoid": lowered(smooth.log_sigmoid),
+    "expm1": lowered(smooth.expm1),
+    "log1p": lowered(smooth.log1p),
+    "rsqrt": lowered(smooth.inverse_root),
+    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), lowered(smooth.power, "exponent")),
 }

@@ -11,7 +11,7 @@ from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import attention, products, reductions
 from relucert.inputs.loading.operands import Operand, matrix, scalar
-from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
+from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule, lowered, of_two
 
 
 def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, TorchCall], Operand]:
@@ -22,6 +22,10 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
         return lower(assembly, call.operand("self"), call.sizes("dim"), bool(call.arguments["keepdim"]))
 
     return translate
+
+
+def _same(assembly: Assembly, call: TorchCall) -> Operand:
+    return call.operand("self")
 
 
 def _cast(assembly: Assembly, call: TorchCall) -> Operand:
@@ -89,31 +93,27 @@ def _sum(sign: float, left: str = "self", right: str = "other") -> TorchRule:
     return TorchRule(translate, ("self", "other", "alpha"))
 
 
-def _of_two(lower: Callable[[Assembly, Operand, Operand], int], right: str = "other") -> TorchRule:
-    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand(right)), ("self", right))
-
-
 _NORM = ("input", "normalized_shape", "weight", "bias", "eps")
 _AXES = ("self", "dim", "keepdim")
 
 RULES: dict[str, TorchRule] = {
     "linear": TorchRule(_linear, ("input", "weight", "bias")),
     "addmm": TorchRule(_addmm, ("self", "mat1", "mat2", "beta", "alpha")),
-    **dict.fromkeys(("mm", "bmm"), _of_two(attention.matmul, "mat2")),
-    "matmul": _of_two(attention.matmul),
-    "mv": _of_two(attention.matmul, "vec"),
+    **dict.fromkeys(("mm", "bmm"), of_two(attention.matmul, "mat2")),
+    "matmul": of_two(attention.matmul),
+    "mv": of_two(attention.matmul, "vec"),
     "sum.dim_IntList": TorchRule(_over_axes(reductions.total), _AXES),
     "mean.dim": TorchRule(_over_axes(reductions.mean), _AXES),
-    **{name: TorchRule(_over_axes(reductions.maximum), _AXES) for name in ("amax", "max.dim")},
-    **{name: TorchRule(_over_axes(reductions.minimum), _AXES) for name in ("amin", "min.dim")},
+    **dict.fromkeys(("amax", "max.dim"), TorchRule(_over_axes(reductions.maximum), _AXES)),
+    **dict.fromkeys(("amin", "min.dim"), TorchRule(_over_axes(reductions.minimum), _AXES)),
     "_to_copy": TorchRule(_cast, ("self", "dtype", "device")),
     "type_as": TorchRule(_cast_as, ("self", "other")),
-    "neg": TorchRule(lambda assembly, call: assembly.multiply(call.operand("self"), scalar(-1.0)), ("self",)),
+    "neg": lowered(lambda assembly, value: assembly.multiply(value, scalar(-1.0))),
     **dict.fromkeys(("add.Tensor", "add.Scalar"), _sum(1.0)),
     **dict.fromkeys(("sub.Tensor", "sub.Scalar"), _sum(-1.0)),
     **dict.fromkeys(("rsub.Tensor", "rsub.Scalar"), _sum(-1.0, "other", "self")),
-    **dict.fromkeys(("mul.Tensor", "mul.Scalar"), _of_two(Assembly.multiply)),
-    **dict.fromkeys(("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"), _of_two(Assembly.divide)),
+    **dict.fromkeys(("mul.Tensor", "mul.Scalar"), of_two(Assembly.multiply)),
+    **dict.fromkeys(("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"), of_two(Assembly.divide)),
     "softmax.int": TorchRule(_softmax, ("self", "dim"), keeps_order=True),
     "log_softmax.int": TorchRule(_ranked, ("self", "dim"), keeps_order=True),
     "_softmax": TorchRule(_softmax, ("self", "dim", "half_to_float"), keeps_order=True),
@@ -124,8 +124,6 @@ RULES: dict[str, TorchRule] = {
     "rms_norm": TorchRule(_rms_norm, ("input", "normalized_shape", "weight", "eps")),
     "group_norm": TorchRule(_group_norm, ("input", "num_groups", "weight", "bias", "eps", "cudnn_enabled")),
     "argmax": TorchRule(_ranked, ("self", "dim", "keepdim"), keeps_order=True),
-    **dict.fromkeys(("alias", "detach"), TorchRule(lambda assembly, call: call.operand("self"), ("self",))),
-    **dict.fromkeys(
-        ("clone", "contiguous"), TorchRule(lambda assembly, call: call.operand("self"), ("self", "memory_format"))
-    ),
+    **dict.fromkeys(("alias", "detach"), TorchRule(_same, ("self",))),
+    **dict.fromkeys(("clone", "contiguous"), TorchRule(_same, ("self", "memory_format"))),
 }

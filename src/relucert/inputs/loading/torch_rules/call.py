@@ -24,7 +24,7 @@ class TorchCall:
 
     arguments: Mapping[str, Any]
     shape: Shape
-    run: Callable[[Mapping[str, Any]], Any]
+    run: Callable[[Mapping[str, Any]], Tensor]
 
     def operand(self, name: str) -> Operand:
         """A value, a constant tensor, or a plain number as a constant."""
@@ -74,3 +74,17 @@ class TorchRule:
     arguments: tuple[str, ...] | None = None
     keeps_order: bool = False
     several: bool = False
+
+
+def lowered(lower: Callable[..., Operand], *constants: str) -> TorchRule:
+    """The rule of a layer of one value, and of parameters that are constants."""
+
+    def translate(assembly: Assembly, call: TorchCall) -> Operand:
+        return lower(assembly, call.operand("self"), *map(call.constant, constants))
+
+    return TorchRule(translate, ("self", *constants))
+
+
+def of_two(lower: Callable[[Assembly, Operand, Operand], int], right: str = "other") -> TorchRule:
+    """The rule of an operator on two operands."""
+    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand(right)), ("self", right))
