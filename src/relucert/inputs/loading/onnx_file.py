@@ -19,7 +19,7 @@ from torch import Tensor
 
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
-from relucert.inputs.loading.allowance import Allowance
+from relucert.inputs.loading.allowance import Allowance, standalone
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.compare import compare, in_batches, one_by_one
 from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, OnnxCall
@@ -115,9 +115,14 @@ def _version(model: ModelProto) -> int:
     return min((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=OLDEST)
 
 
-def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
+def open_inputs(graph: GraphProto) -> list[ValueInfoProto]:
+    """The inputs of a graph; those that are stored are none."""
     stored = {tensor.name for tensor in graph.initializer}
-    inputs: list[ValueInfoProto] = [entry for entry in graph.input if entry.name not in stored]
+    return [entry for entry in graph.input if entry.name not in stored]
+
+
+def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
+    inputs = open_inputs(graph)
     if len(inputs) != 1 or len(graph.output) != 1:
         raise UnsupportedError(
             f"{path} has the inputs {[entry.name for entry in inputs]} and the outputs "
@@ -223,14 +228,11 @@ def _is_open(node: NodeProto) -> bool:
 
 def _evaluated(node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None]) -> Tensor:
     """One output of a node at constants, computed by ONNX's reference evaluator."""
-    alone = NodeProto()
-    alone.CopyFrom(node)
-    del alone.input[:]  # an input that is used twice may have two values here
-    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
     feeds = {str(position): np.asarray(operand) for position, operand in enumerate(inputs) if operand is not None}
     # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
     sources = [helper.make_empty_tensor_value_info(source) for source in feeds]
-    graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)])
+    results = [helper.make_empty_tensor_value_info(output)]
+    graph = helper.make_graph([standalone(node, inputs)], "alone", sources, results)
     try:
         outputs = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
     except Exception as error:
@@ -253,12 +255,9 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, 
     """
     model = read_model(path)
     source = _only_input(model.graph, path)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     by = "onnxruntime"
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = _session(model, onnxruntime.SessionOptions())
     except Exception as error:
         if TOO_NEW not in str(error):
             raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
@@ -275,12 +274,16 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, 
     return run, by, precision
 
 
+def _session(model: ModelProto, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
 def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto | None) -> Callable[[Tensor], Tensor]:
     """A function that runs onnxruntime up to the scores, or, without those, up to the model's output."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     if scores is not None:
         del model.graph.output[:]
         model.graph.output.append(scores)
@@ -288,10 +291,7 @@ def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto 
     def run(images: Tensor) -> Tensor:
         feeds = {source: images.numpy()}
         try:
-            session = onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-            return torch.from_numpy(session.run(None, feeds)[0])
+            return torch.from_numpy(_session(model, options).run(None, feeds)[0])
         except Exception as error:
             if TOO_NEW in str(error):
                 return _reference(model, path, feeds)
