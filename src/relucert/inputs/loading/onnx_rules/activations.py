@@ -8,7 +8,6 @@ from relucert import network
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations as lowering
-from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.onnx_rules.call import OnnxCall, OnnxRule, single
 from relucert.inputs.loading.operands import Operand, scalar
 from relucert.network import Activation
@@ -63,18 +62,18 @@ PLAIN: dict[str, Activation] = {
 RULES: dict[str, OnnxRule] = {
     **{name: _plain(activation) for name, activation in PLAIN.items()},
     "Abs": _lowered(lowering.absolute),
-    "Celu": _lowered(smooth.celu, alpha=1.0),
+    "Celu": _lowered(lowering.celu, alpha=1.0),
     "Clip": OnnxRule(_clip, ("min", "max")),
-    "Elu": _lowered(smooth.elu, alpha=1.0),
+    "Elu": _lowered(lowering.elu, alpha=1.0),
     "Gelu": OnnxRule(_gelu, ("approximate",)),
     "HardSigmoid": _lowered(_hard_sigmoid, alpha=0.2, beta=0.5),
     "LeakyRelu": _lowered(_leaky_relu, alpha=0.01),
     "Max": OnnxRule(lambda assembly, call: lowering.maximum(assembly, *call.operands())),
     "Min": OnnxRule(lambda assembly, call: lowering.minimum(assembly, *call.operands())),
     "PRelu": OnnxRule(lambda assembly, call: lowering.leaky_relu(assembly, call.value(0), call.constant(1))),
-    "Pow": OnnxRule(lambda assembly, call: smooth.power(assembly, call.value(0), call.constant(1))),
+    "Pow": OnnxRule(lambda assembly, call: lowering.power(assembly, call.value(0), call.constant(1))),
     "Reciprocal": _lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
-    "Selu": _lowered(smooth.elu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
-    "Softplus": _lowered(lambda assembly, value: smooth.softplus(assembly, value, 1.0, smooth.LEAST_THRESHOLD)),
-    "Swish": _lowered(smooth.swish, alpha=1.0),
+    "Selu": _lowered(lowering.elu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Softplus": _lowered(lambda assembly, value: lowering.softplus(assembly, value, 1.0, lowering.LEAST_THRESHOLD)),
+    "Swish": _lowered(lowering.swish, alpha=1.0),
 }

@@ -8,7 +8,6 @@ from relucert import network
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations as lowering
-from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.operands import Operand, scalar
 from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule, lowered, of_two
 from relucert.network import Activation
@@ -78,13 +77,13 @@ RULES: dict[str, TorchRule] = {
     **{name: _plain(activation) for name, activation in PLAIN.items()},
     "reciprocal": lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
     "gelu": TorchRule(_gelu, ("self", "approximate")),
-    "softplus": _with_numbers(smooth.softplus, "beta", "threshold"),
-    "elu": _with_numbers(smooth.elu, "alpha", "scale", "input_scale"),
-    "selu": lowered(lambda assembly, value: smooth.elu(assembly, value, SELU_ALPHA, SELU_SCALE)),
-    "celu": _with_numbers(smooth.celu, "alpha"),
-    "log_sigmoid": lowered(smooth.log_sigmoid),
-    "expm1": lowered(smooth.expm1),
-    "log1p": lowered(smooth.log1p),
-    "rsqrt": lowered(smooth.inverse_root),
-    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), lowered(smooth.power, "exponent")),
+    "softplus": _with_numbers(lowering.softplus, "beta", "threshold"),
+    "elu": _with_numbers(lowering.elu, "alpha", "scale", "input_scale"),
+    "selu": lowered(lambda assembly, value: lowering.elu(assembly, value, SELU_ALPHA, SELU_SCALE)),
+    "celu": _with_numbers(lowering.celu, "alpha"),
+    "log_sigmoid": lowered(lowering.log_sigmoid),
+    "expm1": lowered(lowering.expm1),
+    "log1p": lowered(lowering.log1p),
+    "rsqrt": lowered(lowering.inverse_root),
+    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), lowered(lowering.power, "exponent")),
 }

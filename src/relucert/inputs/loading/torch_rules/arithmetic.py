@@ -9,7 +9,7 @@ import torch
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import attention, products, reductions
+from relucert.inputs.loading.lowering import products, reductions
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule, lowered, of_two
 
@@ -58,30 +58,30 @@ def _softmax(assembly: Assembly, call: TorchCall) -> Operand:
     """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     if len(assembly.shape(call.operand("self"))) == 1:
         return _ranked(assembly, call)
-    return attention.softmax(assembly, call.operand("self"), call.arguments["dim"])
+    return products.softmax(assembly, call.operand("self"), call.arguments["dim"])
 
 
 def _attention(assembly: Assembly, call: TorchCall) -> Operand:
     query, key, value = (call.operand(name) for name in ("query", "key", "value"))
-    return attention.attention(assembly, query, key, value, call.arguments["scale"])
+    return products.attention(assembly, query, key, value, call.arguments["scale"])
 
 
 def _layer_norm(assembly: Assembly, call: TorchCall) -> Operand:
     axes, gain, bias = len(call.sizes("normalized_shape")), call.optional("weight"), call.optional("bias")
-    return attention.layer_norm(assembly, call.operand("input"), axes, gain, bias, float(call.arguments["eps"]))
+    return products.layer_norm(assembly, call.operand("input"), axes, gain, bias, float(call.arguments["eps"]))
 
 
 def _rms_norm(assembly: Assembly, call: TorchCall) -> Operand:
     value, axes, gain = call.operand("input"), len(call.sizes("normalized_shape")), call.optional("weight")
     epsilon = call.arguments["eps"]
     smallest = torch.finfo(assembly.precision).eps if epsilon is None else float(epsilon)
-    normal = attention.root_mean_square_norm(assembly, value, axes, smallest)
+    normal = products.root_mean_square_norm(assembly, value, axes, smallest)
     return normal if gain is None else assembly.multiply(normal, gain)
 
 
 def _group_norm(assembly: Assembly, call: TorchCall) -> Operand:
     gain, bias, epsilon = call.optional("weight"), call.optional("bias"), float(call.arguments["eps"])
-    return attention.group_norm(assembly, call.operand("input"), call.arguments["num_groups"], gain, bias, epsilon)
+    return products.group_norm(assembly, call.operand("input"), call.arguments["num_groups"], gain, bias, epsilon)
 
 
 def _sum(sign: float, left: str = "self", right: str = "other") -> TorchRule:
@@ -99,9 +99,9 @@ _AXES = ("self", "dim", "keepdim")
 RULES: dict[str, TorchRule] = {
     "linear": TorchRule(_linear, ("input", "weight", "bias")),
     "addmm": TorchRule(_addmm, ("self", "mat1", "mat2", "beta", "alpha")),
-    **dict.fromkeys(("mm", "bmm"), of_two(attention.matmul, "mat2")),
-    "matmul": of_two(attention.matmul),
-    "mv": of_two(attention.matmul, "vec"),
+    **dict.fromkeys(("mm", "bmm"), of_two(products.matmul, "mat2")),
+    "matmul": of_two(products.matmul),
+    "mv": of_two(products.matmul, "vec"),
     "sum.dim_IntList": TorchRule(_over_axes(reductions.total), _AXES),
     "mean.dim": TorchRule(_over_axes(reductions.mean), _AXES),
     **dict.fromkeys(("amax", "max.dim"), TorchRule(_over_axes(reductions.maximum), _AXES)),
