@@ -301,9 +301,7 @@ class Assembly:
 
     def _in_squares(self, left: int, right: int) -> int:
         """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
-        if self.batch is not None and len(self.shapes[left]) != len(self.shapes[right]):
-            raise UnsupportedError(f"values of the shapes {self.shapes[left]} and {self.shapes[right]} together")
-        shape = broadcast(self.shapes[left], self.shapes[right])
+        shape = self._joint_shape(left, right)
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
@@ -316,11 +314,15 @@ class Assembly:
     def _sum(self, value: int, addend: Operand, times: float) -> int:
         if isinstance(addend, Tensor):
             return self._shift(value, addend, times)
-        shapes = self.shapes[value], self.shapes[addend]
+        joint = self._joint_shape(value, addend)
+        return self._append(Add(), self.expanded(value, joint), self.expanded(self.scaled(addend, times), joint))
+
+    def _joint_shape(self, left: int, right: int) -> Shape:
+        """The shape to which two values broadcast."""
+        shapes = self.shapes[left], self.shapes[right]
         if self.batch is not None and len(shapes[0]) != len(shapes[1]):
             raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
-        joint = broadcast(*shapes)
-        return self._append(Add(), self.expanded(value, joint), self.expanded(self.scaled(addend, times), joint))
+        return broadcast(*shapes)
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
         """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
