@@ -67,7 +67,7 @@ def minimum(assembly: Assembly, *operands: Operand) -> int:
         return _value(fold(lambda left, right: _smaller(assembly, left, right), _values_first(operands)))
 
 
-def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | None) -> int:
+def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | None = None) -> int:
     """`min(max(x, low), high)`; None, or a number beyond those of the network's precision, is no end."""
     clipped, beyond = _value(value), torch.finfo(assembly.widest).max
     if low is not None and not bool((low <= -beyond).all()):

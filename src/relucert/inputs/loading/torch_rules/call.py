@@ -48,6 +48,13 @@ class TorchCall:
             raise UnsupportedError(f"a computed {name}")
         return operand
 
+    def plain(self, name: str) -> Any:
+        """An argument as it is."""
+        return self.arguments[name]
+
+    def number(self, name: str) -> float:
+        return float(self.arguments[name])
+
     def sizes(self, name: str) -> list[int]:
         """The whole numbers of a list, or a single one."""
         argument: int | Sequence[int] = self.arguments[name]
@@ -76,15 +83,23 @@ class TorchRule:
     several: bool = False
 
 
-def lowered(lower: Callable[..., Operand], *constants: str) -> TorchRule:
-    """The rule of a layer of one value, and of parameters that are constants."""
+Reader = Callable[[TorchCall, str], Any]
+"""Reads an argument of a call by its name."""
+
+VALUE: Reader = TorchCall.operand  # or a constant
+CONSTANT: Reader = TorchCall.constant
+OPTIONAL: Reader = TorchCall.optional
+NUMBER: Reader = TorchCall.number
+PLAIN: Reader = TorchCall.plain
+
+
+def rule(lower: Callable[..., Operand], /, *ignored: str, **arguments: Reader) -> TorchRule:
+    """The rule that reads these arguments and hands them, in this order, to a lowering.
+
+    ignored: arguments that change nothing.
+    """
 
     def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return lower(assembly, call.operand("self"), *map(call.constant, constants))
+        return lower(assembly, *(read(call, name) for name, read in arguments.items()))
 
-    return TorchRule(translate, ("self", *constants))
-
-
-def of_two(lower: Callable[[Assembly, Operand, Operand], int], right: str = "other") -> TorchRule:
-    """The rule of an operator on two operands."""
-    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand(right)), ("self", right))
+    return TorchRule(translate, (*arguments, *ignored))
