@@ -173,7 +173,8 @@ class Assembly:
         channels = picked(indices, before, self.precision)
         if channels is None:
             return self._append(IndexMap.of(indices, before), index)
-        return self.convolution(index, channels.weight, None, channels.axes, channels.groups)
+        weight, axes, groups = channels
+        return self.convolution(index, weight, None, axes, groups)
 
     def expanded(self, value: Operand, shape: Shape) -> int:
         """The value broadcast to a shape, without the batch."""

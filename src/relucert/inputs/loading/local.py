@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,16 +27,8 @@ class Axis:
         return self.dilation * (taps - 1) + 1
 
 
-class ChannelKernel(NamedTuple):
-    """The convolution that picks channels of an image: kernels of one tap, its axes, and the groups of channels."""
-
-    weight: Tensor
-    axes: tuple[Axis, Axis]
-    groups: int
-
-
-def picked(indices: Tensor, before: Shape, dtype: torch.dtype) -> ChannelKernel | None:
-    """An index map as channels that are picked as a whole; None where it is something else.
+def picked(indices: Tensor, before: Shape, dtype: torch.dtype) -> tuple[Tensor, tuple[Axis, Axis], int] | None:
+    """An index map that picks channels as a whole, as a convolution: its weight, axes and groups; otherwise None.
 
     indices: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
     """
@@ -54,9 +45,9 @@ def picked(indices: Tensor, before: Shape, dtype: torch.dtype) -> ChannelKernel 
     if not torch.equal(torch.where(zero, -1, expected), indices) or axes[0] is None or axes[1] is None:
         return None
     if torch.equal(source, torch.arange(inputs)):
-        return ChannelKernel(torch.ones(inputs, 1, 1, 1, dtype=dtype), (axes[0], axes[1]), inputs)
+        return torch.ones(inputs, 1, 1, 1, dtype=dtype), (axes[0], axes[1]), inputs
     weight = (source[:, None] == torch.arange(inputs)).to(dtype)[:, :, None, None]
-    return ChannelKernel(weight, (axes[0], axes[1]), 1)
+    return weight, (axes[0], axes[1]), 1
 
 
 def _axis(picked: list[int], size: int) -> Axis | None:
