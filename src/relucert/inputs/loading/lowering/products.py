@@ -46,19 +46,18 @@ def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
 
 def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
     """`1 / (1 + sum over the rivals of e^(x_rival - x))`, along an axis, counted with the batch as axis 0."""
-    full = assembly.full_shape(value)
     (along,) = assembly.axes(value, [axis])  # which refuses the batch
-    batch, count = len(full) - len(assembly.shape(value)), assembly.shape(value)[along]
+    count = assembly.shape(value)[along]
     if count == 1:
         raise UnsupportedError("of a single number")
-    last = _moved(assembly, computed_value(value), along + batch, -1)
+    last = _moved(assembly, computed_value(value), along, -1)
     indices = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
     rival_indices = torch.tensor([[rival for rival in range(count) if rival != index] for index in range(count)])
     rivals = assembly.index_map(last, indices[..., rival_indices])
     repeated = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
     summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, repeated, -1.0)), [-1], False)
     shares = assembly.activation(Reciprocal(), assembly.add(summed, scalar(1.0)))
-    return _moved(assembly, shares, -1, along + batch)
+    return _moved(assembly, shares, -1, along)
 
 
 def attention(assembly: Assembly, query: Operand, key: Operand, values: Operand, scale: float | None) -> int:
@@ -103,10 +102,9 @@ def _with_gain(assembly: Assembly, value: int, gain: Tensor | None, bias: Tensor
 
 
 def _moved(assembly: Assembly, value: int, source: int, target: int) -> int:
-    """A value with one axis moved, counted with the batch as axis 0 or from the end."""
-    full, shape = assembly.full_shape(value), assembly.shape(value)
-    before, after = ((axis + len(full) if axis < 0 else axis) - len(full) + len(shape) for axis in (source, target))
-    return assembly.index_map(value, torch.arange(prod(shape)).reshape(shape).movedim(before, after).contiguous())
+    """A value with one axis moved, counted without the batch."""
+    shape = assembly.shape(value)
+    return assembly.index_map(value, torch.arange(prod(shape)).reshape(shape).movedim(source, target).contiguous())
 
 
 def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:
