@@ -56,6 +56,8 @@ def _transposed_convolution(assembly: Assembly, call: OnnxCall) -> Operand:
     axes, extra = _axes(call, len(kernel)), call.attributes.get("output_padding", [0] * len(kernel))
     sizes = image_shape(assembly, call.value(0), len(kernel))[2:]
     outputs = call.attributes.get("output_shape", [])[-len(kernel) :]
+    if len(extra) != len(kernel) or len(outputs) not in (0, len(kernel)):
+        raise UnsupportedError(f"output_padding={extra}, output_shape={outputs} for a kernel of {len(kernel)} axes")
     if not outputs and call.text("auto_pad", "NOTSET") in _SAME:
         outputs = [size * axis.stride for size, axis in zip(sizes, axes, strict=True)]
     if outputs:
