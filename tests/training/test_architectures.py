@@ -8,8 +8,7 @@ from torch import nn
 
 from relucert.cli import train as cli_train
 from relucert.errors import InputError
-from relucert.inputs.recipes.architectures import NAMED, parse_architecture
-from relucert.inputs.recipes.layers import ResidualBlock
+from relucert.inputs.recipes.architectures import NAMED, ResidualBlock, parse_architecture
 from relucert.inputs.recipes.plans import PLANS, find_plan
 from relucert.inputs.recipes.recipe import DEFENCES, Certified, Recipe
 

@@ -76,53 +76,38 @@ def find(name: str) -> Collection:
     return COLLECTIONS[DATA.find(name)]
 
 
-def _mnist() -> Collection:
-    mirrors = (  # the author's own site no longer serves it
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    )
-    train = (
-        Original(
-            "train-images-idx3-ubyte.gz",
-            9_912_422,
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            mirrors,
-        ),
-        Original(
-            "train-labels-idx1-ubyte.gz",
-            28_881,
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            mirrors,
-        ),
-    )
-    test = (
-        Original(
-            "t10k-images-idx3-ubyte.gz",
-            1_648_877,
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            mirrors,
-        ),
-        Original(
-            "t10k-labels-idx1-ubyte.gz",
-            4_542,
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            mirrors,
-        ),
-    )
-    splits = {
-        "train": _mnist_split("the MNIST training images", "mnist_train.npz", train),
-        "test": _mnist_split("the MNIST test images", "mnist_test.npz", test),
-    }
-    return Collection("mnist", (1, 28, 28), splits, ("", "mnist", "MNIST/raw"), ("mnist.pkl.gz", "MNIST/processed"))
+MNIST_MIRRORS = (  # the author's own site no longer serves it
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+MNIST_FILES = {
+    "train": (
+        ("train-images-idx3-ubyte.gz", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("train-labels-idx1-ubyte.gz", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    ),
+    "test": (
+        ("t10k-images-idx3-ubyte.gz", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        ("t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ),
+}
+CIFAR10_ARCHIVE = Original(
+    "cifar-10-binary.tar.gz",
+    170_052_171,
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ("https://www.cs.toronto.edu/~kriz/",),
+)
+CIFAR10_BATCHES = {"train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)), "test": ("test_batch.bin",)}
+TITLES = {"train": "training images", "test": "test images"}
 
 
-def _mnist_split(title: str, numpy_file: str, originals: tuple[Original, ...]) -> Split:
+def _mnist_split(split: str) -> Split:
+    originals = tuple(Original(*entry, MNIST_MIRRORS) for entry in MNIST_FILES[split])
     read_idx = partial(formats.read_idx, shape=(28, 28))
     forms = (
         Form(tuple(_idx_names(original.name) for original in originals), read_idx),
-        Form(((numpy_file,),), partial(formats.read_npz, shape=(28, 28))),
+        Form(((f"mnist_{split}.npz",),), partial(formats.read_npz, shape=(28, 28))),
     )
-    return Split(title, forms, originals, read_idx)
+    return Split(f"the MNIST {TITLES[split]}", forms, originals, read_idx)
 
 
 def _idx_names(original: str) -> tuple[str, ...]:
@@ -131,32 +116,31 @@ def _idx_names(original: str) -> tuple[str, ...]:
     return original.removesuffix(".gz"), original, dotted.removesuffix(".gz"), dotted
 
 
-def _cifar10() -> Collection:
-    archive = Original(
-        "cifar-10-binary.tar.gz",
-        170_052_171,
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        ("https://www.cs.toronto.edu/~kriz/",),
-    )
-    train = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-    splits = {
-        "train": _cifar10_split("the CIFAR-10 training images", "cifar10_train.npz", train, archive),
-        "test": _cifar10_split("the CIFAR-10 test images", "cifar10_test.npz", ("test_batch.bin",), archive),
-    }
-    folders, pickled = ("", "cifar10", "cifar-10-batches-bin"), ("cifar-10-batches-py", "cifar-10-python.tar.gz")
-    return Collection("cifar10", (3, 32, 32), splits, folders, pickled)
-
-
-def _cifar10_split(title: str, numpy_file: str, batches: tuple[str, ...], archive: Original) -> Split:
+def _cifar10_split(split: str) -> Split:
+    batches, archive = CIFAR10_BATCHES[split], CIFAR10_ARCHIVE
     read_archive = partial(formats.read_cifar_archive, members=batches)
     forms = (
         Form(tuple((batch,) for batch in batches), formats.read_cifar),
         Form(((archive.name,),), read_archive),
-        Form(((numpy_file,),), partial(formats.read_npz, shape=(32, 32, 3))),
+        Form(((f"cifar10_{split}.npz",),), partial(formats.read_npz, shape=(32, 32, 3))),
     )
-    return Split(title, forms, (archive,), read_archive)
+    return Split(f"the CIFAR-10 {TITLES[split]}", forms, (archive,), read_archive)
 
 
-COLLECTIONS = {collection.name: collection for collection in (_mnist(), _cifar10())}
+MNIST = Collection(
+    "mnist",
+    (1, 28, 28),
+    {split: _mnist_split(split) for split in SPLITS},
+    folders=("", "mnist", "MNIST/raw"),
+    pickled=("mnist.pkl.gz", "MNIST/processed"),
+)
+CIFAR10 = Collection(
+    "cifar10",
+    (3, 32, 32),
+    {split: _cifar10_split(split) for split in SPLITS},
+    folders=("", "cifar10", "cifar-10-batches-bin"),
+    pickled=("cifar-10-batches-py", "cifar-10-python.tar.gz"),
+)
+COLLECTIONS = {collection.name: collection for collection in (MNIST, CIFAR10)}
 NAMES = tuple(COLLECTIONS)
 """The names of the collections."""

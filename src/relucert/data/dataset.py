@@ -93,14 +93,11 @@ def scaled(
 
 
 def _range(pixels: object) -> tuple[float, float]:
-    ends = pixels if isinstance(pixels, (tuple, list)) and len(pixels) == 2 else (None, None)
-    for end in ends:
-        if isinstance(end, bool) or not isinstance(end, Real) or not abs(float(end)) <= MOST:
-            raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(pixels)}")
-    low, high = map(float, ends)
-    if not low < high:
-        raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(pixels)}")
-    return low, high
+    ends = pixels if isinstance(pixels, (tuple, list)) else ()
+    numbers = [float(end) for end in ends if not isinstance(end, bool) and isinstance(end, Real)]
+    if len(ends) == len(numbers) == 2 and -MOST <= numbers[0] < numbers[1] <= MOST:
+        return numbers[0], numbers[1]
+    raise InputError(f"pixels go from one number to a larger one, as in (0, 1), not {shown(pixels)}")
 
 
 def bundled(*, pixels: tuple[float, float] = USUAL) -> Dataset:

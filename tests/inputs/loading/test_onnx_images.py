@@ -148,6 +148,14 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "a smaller image": ((node("Conv", "x w", "h"), {"w": KERNEL}, ("batch", 2, 2, 4)), "smaller than the kernel"),
     "uneven groups": ((node("Conv", "x w", "h", group=3), {"w": KERNEL[:, :1]}, PICTURE), "in 3 groups"),
     "negative padding": ((node("Conv", "x w", "h", pads=[0, 0, -1, 0]), {"w": KERNEL}, PICTURE), "negative padding"),
+    "strides of one axis": ((node("Conv", "x w", "h", strides=[2]), {"w": KERNEL}, PICTURE), "strides, pads or dilat"),
+    "a flat value, same size": (
+        (node("MaxPool", "x", "h", kernel_shape=[2, 2], auto_pad="SAME_UPPER"), {}, LINE),
+        "not .batch, channels, height, width",
+    ),
+    "zeros after one axis": (
+        (node("ConvTranspose", "x w", "h", output_padding=[1]), {"w": KERNEL[:2]}, PICTURE), "output_padding=.1.",
+    ),
     "a flat value": ((node("MaxPool", "x", "h", kernel_shape=[2, 2]), {}, LINE), "not .batch, channels, height, width"),
     "no window": ((node("MaxPool", "x", "h", kernel_shape=[6, 1]), {}, PICTURE), "windows of 6"),
     "a computed kernel": ((node("Conv", "x x", "h"), {}, (2, 2, 1, 1)), "a computed input 1"),

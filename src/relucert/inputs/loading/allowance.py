@@ -7,11 +7,12 @@ from math import prod
 
 import onnx
 import torch
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS
 from relucert.inputs.loading.onnx_rules.moves import RULES as MOVES
 from relucert.inputs.loading.operands import Operand
 
@@ -74,9 +75,7 @@ def _shape(operand: Operand, assembly: Assembly) -> tuple[int, ...]:
 
 def _room(node: NodeProto, shape: Sequence[int]) -> int:
     """How many numbers an image has with the margins, and the zeros in between, that an operator gives it."""
-    whole: dict[str, list[int]] = {
-        entry.name: helper.get_attribute_value(entry) for entry in node.attribute if entry.name in _SPATIAL
-    }
+    whole = {entry.name: list(entry.ints) for entry in node.attribute}
     axes = len(shape) - 2
     pads, steps = whole.get("pads", [0] * 2 * axes), whole.get("strides", [1] * axes)
     if node.op_type not in _ON_IMAGES or (len(pads), len(steps)) != (2 * axes, axes):
@@ -86,28 +85,32 @@ def _room(node: NodeProto, shape: Sequence[int]) -> int:
     return prod((*shape[:2], *(size * abs(step) + abs(before) + abs(after) for size, step, before, after in sizes)))
 
 
-_SPATIAL = ("pads", "strides")
 _ON_IMAGES = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
+
+
+def standalone(node: NodeProto, inputs: Sequence[Operand | None]) -> NodeProto:
+    """The node with its inputs named by their positions: one that it takes twice may have two values."""
+    alone = NodeProto()
+    alone.CopyFrom(node)
+    del alone.input[:]
+    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
+    return alone
 
 
 def _result_shape(
     node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None], assembly: Assembly
 ) -> list[int | None] | None:
     """The shape of a result as ONNX infers it, None for an axis that it does not know; None where it knows none."""
-    alone = NodeProto()
-    alone.CopyFrom(node)
-    del alone.input[:]
-    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
     sources, constants = [], []
     for position, operand in enumerate(inputs):
         if isinstance(operand, Tensor) and operand.numel() <= SMALL and operand.dtype is not torch.bfloat16:
             constants.append(numpy_helper.from_array(operand.numpy(), str(position)))
         elif operand is not None:
-            code = _CODES.get(
-                operand.dtype if isinstance(operand, Tensor) else assembly.precision, onnx.TensorProto.FLOAT
-            )
+            dtype = operand.dtype if isinstance(operand, Tensor) else assembly.precision
+            code = _CODES.get(dtype, TensorProto.FLOAT)
             sources.append(helper.make_tensor_value_info(str(position), code, _shape(operand, assembly)))
-    graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)], constants)
+    results = [helper.make_empty_tensor_value_info(output)]
+    graph = helper.make_graph([standalone(node, inputs)], "alone", sources, results, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
     (inferred,) = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
     if not inferred.type.tensor_type.HasField("shape"):
@@ -116,11 +119,8 @@ def _result_shape(
 
 
 _CODES = {
-    torch.float16: onnx.TensorProto.FLOAT16,
-    torch.bfloat16: onnx.TensorProto.BFLOAT16,
-    torch.float32: onnx.TensorProto.FLOAT,
-    torch.float64: onnx.TensorProto.DOUBLE,
-    torch.int64: onnx.TensorProto.INT64,
-    torch.int32: onnx.TensorProto.INT32,
-    torch.bool: onnx.TensorProto.BOOL,
+    **{dtype: code for code, dtype in PRECISIONS.items()},
+    torch.int64: TensorProto.INT64,
+    torch.int32: TensorProto.INT32,
+    torch.bool: TensorProto.BOOL,
 }

@@ -8,9 +8,8 @@ imported map is exactly the stored one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.fusion import ProductValues, balanced, tidied
 from relucert.inputs.loading.gates import product, quotient
-from relucert.inputs.loading.local import Picked, picked
+from relucert.inputs.loading.local import Axis, picked
 from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar
 from relucert.network import (
     Activation,
@@ -43,17 +42,6 @@ from relucert.network import (
 
 MOST_PRODUCTS = 2**20
 """The most products of two values in one layer: each takes two neurons."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """How a kernel moves over an image; every entry has the vertical one first, then the horizontal one."""
-
-    stride: tuple[int, int] = (1, 1)
-    before: tuple[int, int] = (0, 0)  # zeros above and on the left
-    after: tuple[int, int] = (0, 0)  # zeros below and on the right
-    dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
 
 
 class Assembly:
@@ -114,9 +102,7 @@ class Assembly:
 
     def full_shape(self, value: Operand) -> Shape:
         """The shape of a value in the foreign graph, with the batch first."""
-        return self.with_batch(self.shape(value))
-
-    def with_batch(self, shape: Shape) -> Shape:
+        shape = self.shape(value)
         return shape if self.batch is None else (self.batch, *shape)
 
     def without_batch(self, full_shape: Shape) -> Shape:
@@ -147,32 +133,34 @@ class Assembly:
         stored = self._stored(weight)
         return self._append(Linear(stored, stored.new_zeros(len(stored))), index)
 
-    def plus(self, value: int, addend: Operand | None, alpha: float, beta: float) -> int:
-        """`alpha * x + beta * addend`."""
-        scaled = self._scale(value, alpha)
-        return scaled if addend is None else self._sum(scaled, addend, beta)
-
-    def convolution(self, value: Operand, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> int:
+    def convolution(
+        self,
+        value: Operand,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        axes: Sequence[Axis] = (Axis(), Axis()),
+        groups: int = 1,
+    ) -> int:
         """weight: (output channels, input channels / groups, height, width), on a value (channels, height, width)."""
         index = computed_value(value)
-        shape, groups = self.shapes[index], kernel.groups
+        shape = self.shapes[index]
         if weight.ndim != 4 or len(shape) != 3 or shape[0] != weight.shape[1] * groups or len(weight) % groups:
             raise UnsupportedError(
                 f"a kernel of shape {tuple(weight.shape)} in {groups} groups on images of shape {shape}; "
                 "they have their channels first"
             )
-        if min(*kernel.before, *kernel.after) < 0:
-            raise UnsupportedError(f"negative padding {kernel.before + kernel.after}")
-        padded = [size + sum(ends) for size, *ends in zip(shape[1:], kernel.before, kernel.after, strict=True)]
-        extents = [step * (taps - 1) + 1 for step, taps in zip(kernel.dilation, weight.shape[2:], strict=True)]
+        rows, columns = axes
+        padding = rows.before, columns.before, rows.after, columns.after
+        if min(padding) < 0:
+            raise UnsupportedError(f"negative padding {padding}")
+        padded = [size + axis.before + axis.after for size, axis in zip(shape[1:], axes, strict=True)]
+        extents = [axis.extent(taps) for axis, taps in zip(axes, weight.shape[2:], strict=True)]
         if any(size < extent for size, extent in zip(padded, extents, strict=True)):
             raise UnsupportedError(f"images of shape {shape} are smaller than the kernel, {tuple(extents)}")
         stored = self._stored(weight)
         added = stored.new_zeros(len(stored)) if bias is None else self._stored(bias)
-        padding = kernel.before + kernel.after
-        return self._append(
-            Convolution(stored, added, shape[1:], kernel.stride, padding, kernel.dilation, groups), index
-        )
+        stride, dilation = (rows.stride, columns.stride), (rows.dilation, columns.dilation)
+        return self._append(Convolution(stored, added, shape[1:], stride, padding, dilation, groups), index)
 
     def index_map(self, value: Operand, indices: Tensor) -> int:
         """Picks coordinates; indices: of the output's shape, with flat positions in the value, -1 for zero."""
@@ -182,10 +170,11 @@ class Assembly:
             raise UnsupportedError(f"a result of shape {after}, without numbers")
         if torch.equal(indices.flatten(), torch.arange(prod(before))):
             return self.reshaped(index, after)
-        channels = picked(indices, before)
+        channels = picked(indices, before, self.precision)
         if channels is None:
             return self._append(IndexMap.of(indices, before), index)
-        return self._channels(index, channels)
+        weight, axes, groups = channels
+        return self.convolution(index, weight, None, axes, groups)
 
     def expanded(self, value: Operand, shape: Shape) -> int:
         """The value broadcast to a shape, without the batch."""
@@ -227,7 +216,7 @@ class Assembly:
         """`left + times * right`."""
         if not isinstance(left, Tensor):
             return self._sum(left, right, times)
-        return self._shift(self._scale(computed_value(right), times), left, 1.0)
+        return self._shift(self.scaled(computed_value(right), times), left, 1.0)
 
     def multiply(self, left: Operand, right: Operand) -> int:
         if not isinstance(left, Tensor) and not isinstance(right, Tensor):
@@ -237,6 +226,10 @@ class Assembly:
             raise UnsupportedError("of constants alone")
         fitting, stored = self._joined(value, factor)
         return self._append(Scale(stored, divide=False), fitting)
+
+    def scaled(self, value: int, factor: float) -> int:
+        """`factor * x`."""
+        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
 
     def divide(self, left: Operand, right: Operand) -> int:
         if not isinstance(right, Tensor):
@@ -309,9 +302,7 @@ class Assembly:
 
     def _in_squares(self, left: int, right: int) -> int:
         """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
-        if self.batch is not None and len(self.shapes[left]) != len(self.shapes[right]):
-            raise UnsupportedError(f"values of the shapes {self.shapes[left]} and {self.shapes[right]} together")
-        shape = broadcast(self.shapes[left], self.shapes[right])
+        shape = self._joint_shape(left, right)
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
@@ -321,30 +312,18 @@ class Assembly:
         self._products.append(ProductValues(left, right, scaled, result))
         return result
 
-    def _channels(self, image: int, selection: Picked) -> int:
-        """Channels of an image that are picked as a whole, by a kernel of one tap."""
-        rows, columns = selection.rows, selection.columns
-        weight = torch.zeros(len(selection.channels), self.shapes[image][0], 1, 1, dtype=self.precision)
-        for channel, source in enumerate(selection.channels):
-            if source >= 0:
-                weight[channel, source] = 1
-        groups = len(weight) if selection.in_order and len(weight) == weight.shape[1] else 1
-        if groups > 1:
-            weight = torch.ones(groups, 1, 1, 1, dtype=self.precision)
-        ends = (rows.before, columns.before), (rows.after, columns.after)
-        return self.convolution(image, weight, None, Kernel((rows.stride, columns.stride), *ends, groups=groups))
-
-    def _scale(self, value: int, factor: float) -> int:
-        return value if factor == 1 else self._append(Scale(scalar(factor), divide=False), value)
-
     def _sum(self, value: int, addend: Operand, times: float) -> int:
         if isinstance(addend, Tensor):
             return self._shift(value, addend, times)
-        shapes = self.shapes[value], self.shapes[addend]
+        joint = self._joint_shape(value, addend)
+        return self._append(Add(), self.expanded(value, joint), self.expanded(self.scaled(addend, times), joint))
+
+    def _joint_shape(self, left: int, right: int) -> Shape:
+        """The shape to which two values broadcast."""
+        shapes = self.shapes[left], self.shapes[right]
         if self.batch is not None and len(shapes[0]) != len(shapes[1]):
             raise UnsupportedError(f"values of the shapes {shapes[0]} and {shapes[1]} together")
-        joint = broadcast(*shapes)
-        return self._append(Add(), self.expanded(value, joint), self.expanded(self._scale(addend, times), joint))
+        return broadcast(*shapes)
 
     def _shift(self, value: int, offset: Tensor, times: float) -> int:
         """`x + times * offset`, written as `(x / times + offset) * times` where that product might round."""
@@ -354,7 +333,7 @@ class Assembly:
         if abs(times) == 1:
             return self._append(Shift(stored if times == 1 else -stored), fitting)
         divided = self._append(Scale(scalar(times), divide=True), fitting)
-        return self._scale(self._append(Shift(stored), divided), times)
+        return self.scaled(self._append(Shift(stored), divided), times)
 
     def _joined(self, value: int, constant: Tensor) -> tuple[int, Tensor]:
         """The value broadcast to the shape of the two, and the constant without its batch axis."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from math import prod
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,22 +28,6 @@ SAFETY = 8.0
 """The runtime may differ by this many times the estimated rounding error of our evaluation."""
 
 
-class _Compared(NamedTuple):
-    """The outputs of both evaluations at a batch of inputs.
-
-    Attributes:
-        expected: The runtime's outputs, in float64.
-        scores: Ours, in float64: (batch, classes).
-        single: Ours, computed in float32.
-        largest: The largest absolute value of ours on the way: (batch,).
-    """
-
-    expected: Tensor
-    scores: Tensor
-    single: Tensor
-    largest: Tensor
-
-
 def compare(
     network: Network,
     run: Callable[[Tensor], Tensor],
@@ -66,18 +49,18 @@ def compare(
     least = min((inputs_in or precision, *casts), key=lambda dtype: torch.finfo(dtype).max)
     inputs = torch.cat([near.to(precision), _far(network, near[:1], least).to(precision)])
     double, single = network.cast(torch.float64), network.cast(torch.float32)
-    batches: list[_Compared] = []
+    batches: list[tuple[Tensor, ...]] = []
     for batch in inputs.split(max(2, SLICE_BYTES // (8 * max(network.sizes)))):  # two at least: a batch
-        expected = _expected(network, run, batch, runtime)
-        scores, largest = _scores(double, batch.double())
-        batches.append(_Compared(expected, scores, single(batch.float()).double(), largest))
-        report(Progress(sum(len(compared.largest) for compared in batches), len(inputs), stage=STAGE))
-    alone, first = run(inputs[:1].clone()).double(), batches[0].expected[:1]
+        outputs = _expected(network, run, batch, runtime)
+        batches.append((outputs, *_scores(double, batch.double()), single(batch.float()).double()))
+        report(Progress(sum(len(outputs) for outputs, *_ in batches), len(inputs), stage=STAGE))
+    expected, scores, largest, rounded = (torch.cat(columns) for columns in zip(*batches, strict=True))
+    alone, first = run(inputs[:1].clone()).double(), expected[:1]
     if alone.shape != first.shape or not torch.allclose(alone, first, rtol=1e-3, atol=1e-6):
         raise MismatchError(f"{network.name}: {runtime} treats an image on its own differently from one in a batch")
-    compared = _Compared(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
-    difference = (compared.scores - compared.expected).abs().amax(1)
-    if not bool((difference <= _allowed(compared, len(near), coarsest)).all()):
+    difference = (scores - expected).abs().amax(1)
+    lost = (rounded - scores).abs().amax(1)[: len(near)]
+    if not bool((difference <= _allowed(scores, largest, lost, coarsest)).all()):
         raise MismatchError(
             f"{network.name}: the imported network differs from {runtime} by up to "
             f"{difference.max().item():.3g} at random inputs, more than rounding explains; it is refused"
@@ -169,15 +152,20 @@ def _far(network: Network, probe: Tensor, precision: torch.dtype) -> Tensor:
     return inputs[largest < limit]
 
 
-def _allowed(compared: _Compared, near: int, precision: torch.dtype) -> Tensor:
+def _allowed(scores: Tensor, largest: Tensor, lost: Tensor, precision: torch.dtype) -> Tensor:
     """The largest difference that rounding in this precision explains, for each input: (batch,).
 
     A float32 evaluation of the first inputs, the near ones, shows how much this network amplifies rounding errors,
     relative to its largest value. A worst-case bound would not do: it grows with every layer, until nothing counts as a
     mismatch.
+
+    Args:
+        scores: In float64: (batch, classes).
+        largest: The largest absolute value on the way: (batch,).
+        lost: What a float32 evaluation differs by: (near inputs,).
+        precision: The runtime's.
     """
-    scores, largest = compared.scores, compared.largest
-    lost = ((compared.single - scores).abs().amax(1) / largest.clamp(min=torch.finfo(torch.float64).tiny))[:near]
-    amplified = lost.max() / torch.finfo(torch.float32).eps * largest
+    relative = lost / largest[: len(lost)].clamp(min=torch.finfo(torch.float64).tiny)
+    amplified = relative.max() / torch.finfo(torch.float32).eps * largest
     limits = torch.finfo(precision)
     return SAFETY * limits.eps * (amplified + 2 * scores.abs().amax(1) + limits.tiny)

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.onnx_file import read_model
+from relucert.inputs.loading.onnx_file import open_inputs, read_model
 from relucert.network import Shape
 
 INPUT, OUTPUT = "all_inputs", "all_outputs"
@@ -31,14 +31,14 @@ def joined(files: Sequence[JoinedFile]) -> ModelProto:
     """The model whose input are the inputs of all files in turn, each flat, and whose output are their outputs."""
     models = [(file, compose.add_prefix(read_model(file.path), f"part{number}_")) for number, file in enumerate(files)]
     versions = {(entry.domain, entry.version) for _, model in models for entry in model.opset_import}
-    types = {entry.type.tensor_type.elem_type for _, model in models for entry in _inputs(model.graph)}
+    types = {entry.type.tensor_type.elem_type for _, model in models for entry in open_inputs(model.graph)}
     if len(types) != 1 or len({domain for domain, _ in versions}) != len(versions):
         raise UnsupportedError("networks of different precisions or operator sets can't be joined")
-    batch = all(shape[:1] == (1,) for _, model in models for shape in map(_shape, _inputs(model.graph)))
+    batch = all(shape[:1] == (1,) for _, model in models for shape in map(_shape, open_inputs(model.graph)))
     graph, position, flat = GraphProto(name="joined"), 0, []
     for file, model in models:
         _check(file, model.graph)
-        for source in _inputs(model.graph):
+        for source in open_inputs(model.graph):
             graph.node.extend(_gather(graph, source, position, batch))
             position += prod(_shape(source))
         graph.node.extend(model.graph.node)
@@ -73,11 +73,6 @@ def _constant(graph: GraphProto, name: str, numbers: list[int]) -> str:
     return name
 
 
-def _inputs(graph: GraphProto) -> list[ValueInfoProto]:
-    stored = {tensor.name for tensor in graph.initializer}
-    return [entry for entry in graph.input if entry.name not in stored]
-
-
 def _shape(entry: ValueInfoProto) -> Shape:
     """The shape of an input or output; a first axis that is left open counts examples and has length 1."""
     if entry.type.tensor_type.elem_type not in (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE):
@@ -92,7 +87,10 @@ def _shape(entry: ValueInfoProto) -> Shape:
 
 def _check(file: JoinedFile, graph: GraphProto) -> None:
     """Refuses a file whose inputs and outputs are not the expected ones, up to axes of length one."""
-    for role, expected, entries in (("inputs", file.inputs, _inputs(graph)), ("outputs", file.outputs, graph.output)):
+    for role, expected, entries in (
+        ("inputs", file.inputs, open_inputs(graph)),
+        ("outputs", file.outputs, graph.output),
+    ):
         shapes = [_shape(entry) for entry in entries]
         if [_long(shape) for shape in shapes] != [_long(shape) for shape in expected]:
             wanted, present = (", ".join(map(str, listed)) for listed in (expected, shapes))

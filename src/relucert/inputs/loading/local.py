@@ -12,34 +12,29 @@ from relucert.network import Shape
 
 @dataclass(frozen=True)
 class Axis:
-    """The coordinates that an axis is read from: `stride * index - before`, and zeros outside."""
+    """How a kernel moves along one axis of an image: its first tap is at `stride * index - before`.
 
-    stride: int
-    before: int
-    after: int
+    before, after: how many zeros there are outside of the image.
+    """
 
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
 
-@dataclass(frozen=True)
-class Picked:
-    """Channels of an image, each from one input channel (-1: none), with strides and zeros around them."""
-
-    channels: tuple[int, ...]
-    rows: Axis
-    columns: Axis
-
-    @property
-    def in_order(self) -> bool:
-        return self.channels == tuple(range(len(self.channels)))
+    def extent(self, taps: int) -> int:
+        """How many coordinates a kernel of this many taps covers."""
+        return self.dilation * (taps - 1) + 1
 
 
-def picked(indices: Tensor, before: Shape) -> Picked | None:
-    """An index map as channels that are picked as a whole; None where it is something else.
+def picked(indices: Tensor, before: Shape, dtype: torch.dtype) -> tuple[Tensor, tuple[Axis, Axis], int] | None:
+    """An index map that picks channels as a whole, as a convolution: its weight, axes and groups; otherwise None.
 
     indices: (channels, height, width) with flat positions in an image of the shape `before`, -1 for zero.
     """
     if indices.ndim != 3 or len(before) != 3 or not bool((indices >= 0).any()):
         return None
-    height, width = before[1:]
+    inputs, height, width = before
     source = torch.where(indices < 0, -1, indices // (height * width)).amax((1, 2))
     down = torch.where(indices < 0, -1, indices // width % height).amax((0, 2))
     across = torch.where(indices < 0, -1, indices % width).amax((0, 1))
@@ -49,7 +44,10 @@ def picked(indices: Tensor, before: Shape) -> Picked | None:
     axes = _axis(down.tolist(), height), _axis(across.tolist(), width)
     if not torch.equal(torch.where(zero, -1, expected), indices) or axes[0] is None or axes[1] is None:
         return None
-    return Picked(tuple(source.tolist()), axes[0], axes[1])
+    if torch.equal(source, torch.arange(inputs)):
+        return torch.ones(inputs, 1, 1, 1, dtype=dtype), (axes[0], axes[1]), inputs
+    weight = (source[:, None] == torch.arange(inputs)).to(dtype)[:, :, None, None]
+    return weight, (axes[0], axes[1]), 1
 
 
 def _axis(picked: list[int], size: int) -> Axis | None:

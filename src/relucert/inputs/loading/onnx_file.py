@@ -19,7 +19,7 @@ from torch import Tensor
 
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
-from relucert.inputs.loading.allowance import Allowance
+from relucert.inputs.loading.allowance import Allowance, standalone
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.compare import compare, in_batches, one_by_one
 from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, OnnxCall
@@ -115,9 +115,14 @@ def _version(model: ModelProto) -> int:
     return min((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=OLDEST)
 
 
-def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
+def open_inputs(graph: GraphProto) -> list[ValueInfoProto]:
+    """The inputs of a graph; those that are stored are none."""
     stored = {tensor.name for tensor in graph.initializer}
-    inputs: list[ValueInfoProto] = [entry for entry in graph.input if entry.name not in stored]
+    return [entry for entry in graph.input if entry.name not in stored]
+
+
+def _only_input(graph: GraphProto, path: Path) -> ValueInfoProto:
+    inputs = open_inputs(graph)
     if len(inputs) != 1 or len(graph.output) != 1:
         raise UnsupportedError(
             f"{path} has the inputs {[entry.name for entry in inputs]} and the outputs "
@@ -223,14 +228,11 @@ def _is_open(node: NodeProto) -> bool:
 
 def _evaluated(node: NodeProto, output: str, version: int, inputs: Sequence[Operand | None]) -> Tensor:
     """One output of a node at constants, computed by ONNX's reference evaluator."""
-    alone = NodeProto()
-    alone.CopyFrom(node)
-    del alone.input[:]  # an input that is used twice may have two values here
-    alone.input.extend("" if operand is None else str(position) for position, operand in enumerate(inputs))
     feeds = {str(position): np.asarray(operand) for position, operand in enumerate(inputs) if operand is not None}
     # Wrapped in a graph, since a bare node would be evaluated with the newest operator set.
     sources = [helper.make_empty_tensor_value_info(source) for source in feeds]
-    graph = helper.make_graph([alone], "alone", sources, [helper.make_empty_tensor_value_info(output)])
+    results = [helper.make_empty_tensor_value_info(output)]
+    graph = helper.make_graph([standalone(node, inputs)], "alone", sources, results)
     try:
         outputs = list(ReferenceEvaluator(graph, opsets={"": version}).run(None, feeds))
     except Exception as error:
@@ -253,16 +255,11 @@ def runtime(path: Path, shape: Shape) -> tuple[Callable[[Tensor], Tensor], str, 
     """
     model = read_model(path)
     source = _only_input(model.graph, path)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    by = "onnxruntime"
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = _session(model, onnxruntime.SessionOptions())
     except Exception as error:
-        if TOO_NEW not in str(error):
-            raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
-        session, by = ReferenceEvaluator(model), "ONNX's reference evaluator"
+        raise LoadError(f"onnxruntime can't run {path}: {one_line(error)}") from error
+    by = "ONNX's reference evaluator" if isinstance(session, ReferenceEvaluator) else "onnxruntime"
     axes = source.type.tensor_type.shape.dim
     batch = (axes[0].dim_value or 1,) if len(axes) > len(shape) else ()
     precision = PRECISIONS[source.type.tensor_type.elem_type]
@@ -279,31 +276,30 @@ def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto 
     """A function that runs onnxruntime up to the scores, or, without those, up to the model's output."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     if scores is not None:
         del model.graph.output[:]
         model.graph.output.append(scores)
 
     def run(images: Tensor) -> Tensor:
-        feeds = {source: images.numpy()}
+        by = "onnxruntime"
         try:
-            session = onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-            return torch.from_numpy(session.run(None, feeds)[0])
+            session = _session(model, options)
+            by = "the reference evaluator" if isinstance(session, ReferenceEvaluator) else by
+            outputs = session.run(None, {source: images.numpy()})
         except Exception as error:
-            if TOO_NEW in str(error):
-                return _reference(model, path, feeds)
-            raise LoadError(f"{path} can't be checked, onnxruntime fails: {one_line(error)}") from error
+            raise LoadError(f"{path} can't be checked, {by} fails: {one_line(error)}") from error
+        return _tensor(np.asarray(outputs[0]))
 
     return run
 
 
-def _reference(model: ModelProto, path: Path, feeds: dict[str, Any]) -> Tensor:
-    """The model's output by ONNX's reference evaluator, for operator sets that onnxruntime does not know yet."""
+def _session(model: ModelProto, options: onnxruntime.SessionOptions) -> Any:
+    """The model in onnxruntime, or for operator sets that are newer in ONNX's reference evaluator."""
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     try:
-        outputs = list(ReferenceEvaluator(model).run(None, feeds))
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise LoadError(f"{path} can't be checked, the reference evaluator fails: {one_line(error)}") from error
-    return _tensor(np.asarray(outputs[0]))
+        if TOO_NEW in str(error):
+            return ReferenceEvaluator(model)
+        raise

@@ -62,7 +62,8 @@ def runtime_of(source: Any, network: Network) -> Runtime:
     if inference.dtype is None:
         precision = own_precision(network)
         plain = network.cast(precision)
-        return Runtime(lambda point: plain(point[None])[0], f"an evaluation in {_name(precision)}", precision)
+        name = str(precision).removeprefix("torch.")
+        return Runtime(lambda point: plain(point[None])[0], f"an evaluation in {name}", precision)
     if isinstance(source, nn.Module) and not keeps_only_order(network):
         from relucert.inputs.loading.torch_module import runner
 
@@ -152,7 +153,3 @@ def _is_onnx(source: Any) -> bool:
 
 def _by_torch(network: Network) -> str:
     return f"PyTorch in {network.inference.name}"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

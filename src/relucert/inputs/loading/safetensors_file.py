@@ -152,10 +152,9 @@ def _parse(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
         raise LoadError(f"{path}: the network has the entries {sorted(graph)}")
     if not isinstance(graph["name"], str) or not isinstance(graph["nodes"], list):
         raise LoadError(f"{path}: the name must be a string and the nodes a list")
-    if not _numbers(graph["input_shape"]):
-        raise LoadError(f"{path}: the input_shape must be a list of counts, not {graph['input_shape']!r}")
-    if not _numbers(graph.get("picture_shape", [])):
-        raise LoadError(f"{path}: the picture_shape must be a list of counts, not {graph['picture_shape']!r}")
+    for key in ("input_shape", "picture_shape"):
+        if not _numbers(graph.get(key, [])):
+            raise LoadError(f"{path}: the {key} must be a list of counts, not {graph[key]!r}")
     for key in TEXTS:
         if not isinstance(texts := graph.get(key, []), list) or not all(isinstance(text, str) for text in texts):
             raise LoadError(f"{path}: the {key} must be a list of texts, not {texts!r}")

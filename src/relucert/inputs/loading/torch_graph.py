@@ -114,9 +114,10 @@ def _step(walk: Translator, node: Node) -> OperatorCall:
     label, location = _label(name), _location(call)
     sources = tuple(source.name for source in call.all_input_nodes)
     random = torch.Tag.nondeterministic_seeded in getattr(call.target, "tags", ())
-    fold = None if random else partial(_folded, walk, call, number)
+    fold = None if random else partial(_folded, walk, node)
+    exact, cast = name in EXACT, name in CASTS
     if name not in RULES:
-        return OperatorCall(label, location, sources, node.name, None, fold, exact=name in EXACT, cast=name in CASTS)
+        return OperatorCall(label, location, sources, node.name, None, fold, exact=exact, cast=cast)
     rule = RULES[name]
     flaws = tuple(
         f"{key}={value}"
@@ -126,9 +127,7 @@ def _step(walk: Translator, node: Node) -> OperatorCall:
     if number and not rule.several:
         flaws += (f"the use of its result {number}",)
     translate = partial(_called, walk, node)
-    return OperatorCall(
-        label, location, sources, node.name, translate, fold, flaws, rule.keeps_order, name in EXACT, name in CASTS
-    )
+    return OperatorCall(label, location, sources, node.name, translate, fold, flaws, rule.keeps_order, exact, cast)
 
 
 def _picked(node: Node) -> tuple[Node, int | None]:
@@ -150,37 +149,29 @@ def _arguments(node: Node) -> dict[str, tuple[Any, Any]]:
 
 def _called(walk: Translator, node: Node) -> Operand:
     """The operand that the call of a known operator becomes."""
-    call, number = _picked(node)
-    arguments = {key: value for key, (value, _) in _arguments(call).items()}
+    call, _ = _picked(node)
 
     def refer(source: Node) -> Any:
         return Reference(walk.operands[source.name])
 
-    def run(changed: Mapping[str, Any]) -> Any:
-        plain = {key: value for key, value in arguments.items() if key not in changed}
-        constants = map_arg(plain, lambda source: walk.operands[source.name])
-        return _run(call, {**constants, **changed}, number)
-
+    arguments = map_arg({key: value for key, (value, _) in _arguments(call).items()}, refer)
     shape = tuple(node.meta["val"].shape)
-    return RULES[_operator(call)].translate(walk.assembly, TorchCall(map_arg(arguments, refer), shape, run))
+    return RULES[_operator(call)].translate(walk.assembly, TorchCall(arguments, shape, partial(_run, walk, node)))
 
 
-def _run(call: Node, arguments: Mapping[str, Any], number: int | None) -> Any:
-    """The result of an operator, or the one with this number of several."""
+def _run(walk: Translator, node: Node, changed: Mapping[str, Any]) -> Any:
+    """What the call of an operator gives at constants, with some arguments changed."""
+    call, number = _picked(node)
+    plain = {key: value for key, (value, _) in _arguments(call).items() if key not in changed}
     target: Any = call.target
-    keywords = {entry.name for entry in target._schema.arguments if entry.kwarg_only}
-    result = target(
-        *(arguments[entry.name] for entry in target._schema.arguments if not entry.kwarg_only),
-        **{key: value for key, value in arguments.items() if key in keywords},
-    )
+    result = target(**map_arg(plain, lambda source: walk.operands[source.name]), **changed)
     return result if number is None else result[number]
 
 
-def _folded(walk: Translator, call: Node, number: int | None) -> Tensor:
+def _folded(walk: Translator, node: Node) -> Tensor:
     """The constant that an operator makes of constants, computed by running it."""
-    arguments = {key: value for key, (value, _) in _arguments(call).items()}
     try:
-        result = _run(call, map_arg(arguments, lambda source: walk.operands[source.name]), number)
+        result = _run(walk, node, {})
     except Exception as error:
         raise UnsupportedError(f"of constants, fails: {one_line(error)}") from error
     if not isinstance(result, Tensor):

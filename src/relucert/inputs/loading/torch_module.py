@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -154,9 +154,11 @@ def _quiet() -> Iterator[None]:
     """Keeps the exporter from writing logs, warnings, unfinished graphs and the process's environment, where it leaves
     the folder of its cache; what torch.compile made runs as written."""
     level, variables = logging.root.manager.disable, set(os.environ)
+    compiles = "torch._dynamo" in sys.modules  # otherwise nothing is compiled, and importing it takes a second
+    stance = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), _uncompiled():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), stance:
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -164,12 +166,6 @@ def _quiet() -> Iterator[None]:
         for name in set(os.environ) - variables:
             if name.startswith("TORCH"):
                 del os.environ[name]
-
-
-def _uncompiled() -> AbstractContextManager[None]:
-    """Lets compiled modules run as written; where torch.compile is not loaded there are none (it takes a second)."""
-    loaded = "torch._dynamo" in sys.modules
-    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
 def _load(source: Source, shape: Shape, report: Report) -> Network:

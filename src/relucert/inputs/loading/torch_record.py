@@ -163,8 +163,7 @@ class _Recorder(OperatorRecorder):
         self.graph = fx.Graph()
         self.layers: dict[str, tuple[str, str]] = {}
         self.step: Any = None
-        self.held: list[Any] = []  # so that no other tensor gets the identity of one of them
-        self.nodes: dict[int, fx.Node] = {}
+        self.nodes: dict[int, fx.Node] = {}  # they hold the tensors, so that no other tensor gets their identity
         self.stored: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.certain = True
@@ -180,7 +179,6 @@ class _Recorder(OperatorRecorder):
 
     def _keep(self, tensor: Tensor, node: fx.Node) -> None:
         node.meta = {"val": tensor, "nn_module_stack": dict(self.layers)}
-        self.held.append(tensor)
         self.nodes[id(tensor)] = node
 
     def _told(self, argument: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
@@ -11,6 +10,7 @@ from pathlib import Path
 from relucert.common.names import suggestion
 from relucert.errors import LoadError
 from relucert.inputs.loading import safetensors_file
+from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.storage.files import cache_directory
 from relucert.network import Network
 
@@ -53,7 +53,7 @@ def about(name: str) -> dict[str, str]:
 def digest(name: str) -> str:
     """The SHA-256 of the network's file."""
     with _file(name) as path:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return file_digest(path)
 
 
 @contextmanager

@@ -41,7 +41,6 @@ _CERTIFIED = Recipe(
 )
 _DIGITS = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _COLOURS = Recipe(epochs=10, learning_rate=0.02, weight_decay=5e-4)
-_NORMALISED = Recipe(epochs=12, learning_rate=0.05, weight_decay=5e-4)
 _SEARCHED = Recipe(epochs=8, learning_rate=0.001, weight_decay=5e-4, optimiser="adam")
 _SHORT = Recipe(epochs=4, learning_rate=0.002, weight_decay=1e-4, optimiser="adam")
 _INTERVALS = Recipe(
@@ -76,7 +75,7 @@ PLANS: dict[str, Plan] = {
     "mnist-vit": Plan(MNIST_VIT, replace(_SEARCHED, learning_rate=0.003)),
     "mnist-cnn-certified": Plan(MNIST_WIDE, _INTERVALS),
     "cifar-cnn": Plan(CIFAR_CNN, _COLOURS),
-    "cifar-resnet": Plan(CIFAR_RESNET, _NORMALISED),
+    "cifar-resnet": Plan(CIFAR_RESNET, _DIGITS),
 }
 
 

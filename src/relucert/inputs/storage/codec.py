@@ -27,7 +27,8 @@ def encode(value: Any) -> Any:
         return {type(value).__name__: {entry.name: encode(getattr(value, entry.name)) for entry in fields(value)}}
     if isinstance(value, Tensor):
         flat = value.detach().contiguous().flatten().view(torch.uint8)
-        return {"tensor": [_name(value.dtype), list(value.shape), base64.b64encode(flat.numpy().tobytes()).decode()]}
+        name, text = str(value.dtype).removeprefix("torch."), base64.b64encode(flat.numpy().tobytes()).decode()
+        return {"tensor": [name, list(value.shape), text]}
     if isinstance(value, Enum):
         return {"rounding": value.value}
     if isinstance(value, tuple):
@@ -59,10 +60,6 @@ def _tensor(content: Any) -> Tensor:
         raise ValueError(f"{name} is no type of numbers")
     bytes_ = bytearray(base64.b64decode(text, validate=True))
     return (torch.frombuffer(bytes_, dtype=dtype) if bytes_ else torch.empty(0, dtype=dtype)).reshape(shape)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 _DECODERS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Products with constant matrices, on the last axis of a value or the one before it."""
+"""Products of matrices, and layers that multiply and divide computed values: softmax, attention, normalisation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.assembly import Assembly, Kernel
-from relucert.inputs.loading.operands import Operand, computed_value
+from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.lowering import reductions
+from relucert.inputs.loading.operands import Operand, computed_value, scalar
+from relucert.network import Exp, Power, Reciprocal, Sqrt
 
 
 def affine(
@@ -25,7 +27,84 @@ def affine(
         return _product(assembly, value, weight)
     scaled = (alpha, beta) != (1, 1)  # a factor may be part of the weight, or of each product, before the sum
     with assembly.one_sum(weight.shape[1] + (3 if scaled else 1)):
-        return assembly.plus(_product(assembly, value, weight), addend, alpha, beta)
+        product = assembly.scaled(_product(assembly, value, weight), alpha)
+        return product if addend is None else assembly.add(product, addend, beta)
+
+
+def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
+    """`left @ right`; of two values, (..., rows, terms) and (..., terms, columns), whose axes before broadcast."""
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return _constant_product(assembly, left, right)
+    first, second = assembly.full_shape(left), assembly.full_shape(right)
+    if min(len(assembly.shape(left)), len(assembly.shape(right))) < 2 or first[-1] != second[-2]:
+        raise UnsupportedError(f"a product of values of shapes {first} and {second}")
+    rows = assembly.reshape(left, (*first[:-1], 1, first[-1]))
+    columns = assembly.reshape(_moved(assembly, right, -2, -1), (*second[:-2], 1, second[-1], second[-2]))
+    terms = assembly.multiply(rows, columns)
+    return reductions.total(assembly, terms, [-1], False)
+
+
+def softmax(assembly: Assembly, value: Operand, axis: int) -> int:
+    """`1 / (1 + sum over the rivals of e^(x_rival - x))`, along an axis, counted with the batch as axis 0."""
+    (along,) = assembly.axes(value, [axis])  # which refuses the batch
+    count = assembly.shape(value)[along]
+    if count == 1:
+        raise UnsupportedError("of a single number")
+    last = _moved(assembly, computed_value(value), along, -1)
+    indices = torch.arange(prod(assembly.shape(last))).reshape(assembly.shape(last))
+    rival_indices = torch.tensor([[rival for rival in range(count) if rival != index] for index in range(count)])
+    rivals = assembly.index_map(last, indices[..., rival_indices])
+    repeated = assembly.index_map(last, indices[..., None].expand(*indices.shape, count - 1))
+    summed = reductions.total(assembly, assembly.activation(Exp(), assembly.add(rivals, repeated, -1.0)), [-1], False)
+    shares = assembly.activation(Reciprocal(), assembly.add(summed, scalar(1.0)))
+    return _moved(assembly, shares, -1, along)
+
+
+def attention(assembly: Assembly, query: Operand, key: Operand, values: Operand, scale: float | None) -> int:
+    """`softmax(query @ key^T * scale) @ values`, (..., positions, size) each; scale: by default 1 / sqrt(size)."""
+    size = assembly.shape(query)[-1]
+    scores = matmul(assembly, query, _moved(assembly, computed_value(key), -2, -1))
+    scaled = assembly.multiply(scores, scalar(size**-0.5 if scale is None else scale))
+    return matmul(assembly, softmax(assembly, scaled, -1), values)
+
+
+def layer_norm(
+    assembly: Assembly, value: Operand, axes: int, gain: Tensor | None, bias: Tensor | None, epsilon: float
+) -> int:
+    """`(x - mean) / sqrt(variance + epsilon) * gain + bias`, over the last axes."""
+    mean = reductions.mean(assembly, value, range(-axes, 0), True)
+    centred = assembly.add(value, assembly.expanded(mean, assembly.shape(value)), -1.0)
+    return _with_gain(assembly, root_mean_square_norm(assembly, centred, axes, epsilon), gain, bias)
+
+
+def root_mean_square_norm(assembly: Assembly, value: Operand, axes: int, epsilon: float) -> int:
+    """`x / sqrt(mean of x^2 + epsilon)`, over the last axes."""
+    square = reductions.mean(assembly, assembly.activation(Power(2), value), range(-axes, 0), True)
+    return assembly.divide(value, assembly.activation(Sqrt(), assembly.add(square, scalar(epsilon))))
+
+
+def group_norm(
+    assembly: Assembly, value: Operand, groups: int, gain: Tensor | None, bias: Tensor | None, epsilon: float
+) -> int:
+    """A layer normalisation of each group of channels; gain and bias: one number per channel."""
+    shape = assembly.shape(value)
+    if shape[0] % groups:
+        raise UnsupportedError(f"{shape[0]} channels in {groups} groups")
+    grouped = assembly.reshaped(value, (groups, prod(shape) // groups))
+    normal = assembly.reshaped(layer_norm(assembly, grouped, 1, None, None, epsilon), shape)
+    by_channel = [None if weights is None else weights.reshape(-1, *[1] * (len(shape) - 1)) for weights in (gain, bias)]
+    return _with_gain(assembly, normal, *by_channel)
+
+
+def _with_gain(assembly: Assembly, value: int, gain: Tensor | None, bias: Tensor | None) -> int:
+    scaled = value if gain is None else assembly.multiply(value, gain)
+    return scaled if bias is None else assembly.add(scaled, bias)
+
+
+def _moved(assembly: Assembly, value: int, source: int, target: int) -> int:
+    """A value with one axis moved, counted without the batch."""
+    shape = assembly.shape(value)
+    return assembly.index_map(value, torch.arange(prod(shape)).reshape(shape).movedim(source, target).contiguous())
 
 
 def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:
@@ -41,13 +120,13 @@ def _product(assembly: Assembly, value: Operand, weight: Tensor) -> int:
         product = assembly.linear(assembly.reshaped(value, (inputs,)), weight)
     else:  # every position is a row of an image with one channel, and every output a channel
         image = assembly.reshaped(value, (1, positions, inputs))
-        channels = assembly.convolution(image, weight[:, None, None], None, Kernel())
+        channels = assembly.convolution(image, weight[:, None, None])
         product = assembly.index_map(channels, torch.arange(outputs * positions).reshape(outputs, positions).T)
     return assembly.reshaped(product, (*shape[:-1], outputs))
 
 
-def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
-    """`left @ right`, one of which is a constant."""
+def _constant_product(assembly: Assembly, left: Operand, right: Operand) -> int:
+    """`left @ right`, one of which is a constant, on the last axis of a value or the one before it."""
     for constant, value in ((left, right), (right, left)):
         if isinstance(constant, Tensor) and constant.ndim > max(2, len(assembly.full_shape(value))):
             raise UnsupportedError(f"a product with a constant of shape {tuple(constant.shape)}, of more axes")
@@ -71,7 +150,7 @@ def _left_product(assembly: Assembly, constant: Tensor, value: int) -> int:
         raise UnsupportedError(f"a constant of shape {tuple(constant.shape)} times a value of shape {shape}")
     indices = torch.arange(matrices * inputs * columns).reshape(matrices, inputs, columns)
     image = assembly.index_map(value, indices.transpose(0, 1))  # (inputs, matrices, columns)
-    product = assembly.convolution(image, weight[:, :, None, None], None, Kernel())
+    product = assembly.convolution(image, weight[:, :, None, None])
     moved = torch.arange(len(weight) * matrices * columns).reshape(len(weight), matrices, columns).transpose(0, 1)
     result = assembly.index_map(product, moved)
     rows = () if constant.ndim == 1 else (len(weight),)

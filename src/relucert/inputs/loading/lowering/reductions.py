@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-from relucert.inputs.loading.assembly import Assembly, Kernel
+from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering.pooling import Window, largest_along
 from relucert.inputs.loading.operands import Operand, scalar
 from relucert.network import Shape
@@ -82,15 +82,15 @@ def _sum(assembly: Assembly, image: int, reduced: Reduced) -> int:
         return assembly.reshaped(assembly.linear(assembly.reshaped(image, (prod(shape),)), ones), (1, 1, 1))
     apart = 1 if reduced[0] else shape[0]
     ones = torch.ones(apart, *kernel, dtype=assembly.precision)
-    return assembly.convolution(image, ones, None, Kernel(groups=apart))
+    return assembly.convolution(image, ones, groups=apart)
 
 
 def _largest(assembly: Assembly, image: int, reduced: Reduced) -> int:
     for axis, is_reduced in enumerate(reduced[1:]):
         if is_reduced:
-            image = largest_along(assembly, image, axis, Window(assembly.shape(image)[1 + axis]))
+            image = largest_along(assembly, image, axis, Window(taps=assembly.shape(image)[1 + axis]))
     channels, height, width = assembly.shape(image)
     if not reduced[0]:
         return image
     stacked = assembly.reshaped(image, (1, channels, height * width))
-    return assembly.reshaped(largest_along(assembly, stacked, 0, Window(channels)), (1, height, width))
+    return assembly.reshaped(largest_along(assembly, stacked, 0, Window(taps=channels)), (1, height, width))

@@ -9,7 +9,7 @@ import torch
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import activations, attention, products, reductions
+from relucert.inputs.loading.lowering import activations, products, reductions
 from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.network import Shape
@@ -67,21 +67,21 @@ def _softmax(assembly: Assembly, call: OnnxCall) -> Operand:
     axis = call.attributes.get("axis", 1 if call.version < PER_AXIS else -1)
     if call.version < PER_AXIS and axis not in (-1, len(assembly.full_shape(value)) - 1):
         raise UnsupportedError(f"over all axes from {axis} on, as before operator set {PER_AXIS}")
-    return attention.softmax(assembly, value, axis)
+    return products.softmax(assembly, value, axis)
 
 
 def _layer_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, axis = call.value(0), call.attributes.get("axis", -1)
     axes = len(assembly.full_shape(value)) - axis if axis >= 0 else -axis
     epsilon = call.attributes.get("epsilon", 1e-5)
-    return attention.layer_norm(assembly, value, axes, call.constant(1), call.optional_constant(2), epsilon)
+    return products.layer_norm(assembly, value, axes, call.constant(1), call.optional_constant(2), epsilon)
 
 
 def _group_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, attributes = call.value(0), call.attributes
     groups = attributes.get("num_groups", assembly.shape(value)[0])
     epsilon = attributes.get("epsilon", 1e-5)
-    return attention.group_norm(assembly, value, groups, call.constant(1), call.constant(2), epsilon)
+    return products.group_norm(assembly, value, groups, call.constant(1), call.constant(2), epsilon)
 
 
 PER_AXIS = 13  # the operator set from which on a softmax is along one axis
@@ -104,7 +104,7 @@ RULES: dict[str, OnnxRule] = {
     "InstanceNormalization": OnnxRule(_group_norm, ("epsilon",)),
     "LayerNormalization": OnnxRule(_layer_norm, ("axis", "epsilon", "stash_type")),
     "LogSoftmax": OnnxRule(_ranked(1), ("axis",), keeps_order=True),
-    "MatMul": _of_two(attention.matmul),
+    "MatMul": _of_two(products.matmul),
     "Mean": OnnxRule(lambda assembly, call: activations.mean_of_all(assembly, call.operands())),
     "Mul": _of_two(Assembly.multiply),
     "Neg": OnnxRule(lambda assembly, call: assembly.multiply(call.operand(0), scalar(-1.0))),

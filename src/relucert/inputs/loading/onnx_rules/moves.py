@@ -20,11 +20,7 @@ from relucert.inputs.loading.operands import Operand
 def _move(assembly: Assembly, call: OnnxCall) -> Operand:
     for position in range(1, len(call.inputs)):
         call.optional_constant(position)
-
-    def run(tensors: list[Tensor]) -> Tensor:
-        return call.run({0: tensors[0]})
-
-    return move(assembly, run, [call.value(0)])
+    return move(assembly, lambda tensors: call.run({0: tensors[0]}), [call.value(0)])
 
 
 def _join(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -120,13 +116,6 @@ def _nearest(call: OnnxCall, index: int, scale: Fraction, old: int, new: int) ->
     return min(max(_ROUNDINGS[rounding](origins[transform]), 0), old - 1)
 
 
-def _flatten(assembly: Assembly, call: OnnxCall) -> Operand:
-    shape = assembly.full_shape(call.value(0))
-    axis = call.attributes.get("axis", 1)
-    axis += len(shape) if axis < 0 else 0
-    return assembly.reshape(call.value(0), (prod(shape[:axis]), prod(shape[axis:])))
-
-
 def _reshape(assembly: Assembly, call: OnnxCall) -> Operand:
     before = assembly.full_shape(call.value(0))
     wanted = call.constant(1).flatten().tolist()
@@ -140,34 +129,11 @@ def _reshape(assembly: Assembly, call: OnnxCall) -> Operand:
     return assembly.reshape(call.value(0), after)
 
 
-def _squeeze(assembly: Assembly, call: OnnxCall) -> Operand:
-    shape = assembly.full_shape(call.value(0))
-    axes = _axes(call, len(shape))
-    if axes is None:
-        axes = {axis for axis, size in enumerate(shape) if size == 1}
-    return assembly.reshape(call.value(0), tuple(size for axis, size in enumerate(shape) if axis not in axes))
-
-
-def _unsqueeze(assembly: Assembly, call: OnnxCall) -> Operand:
-    sizes = assembly.full_shape(call.value(0))
-    rank = len(sizes) + len(_axes(call, 0) or ())
-    axes = _axes(call, rank) or set()
-    remaining = iter(sizes)
-    after = tuple(1 if axis in axes else next(remaining, 1) for axis in range(rank))
-    return assembly.reshape(call.value(0), after)
-
-
-def _axes(call: OnnxCall, rank: int) -> set[int] | None:
-    """The axes of a (un)squeeze, None if not given: an attribute before operator set 13, an input since."""
-    axes = call.whole(1, "axes")
-    return None if axes is None else {axis + rank if axis < 0 else axis for axis in axes}
-
-
 RULES: dict[str, OnnxRule] = {
     "Concat": OnnxRule(_join, ("axis",)),
     "DepthToSpace": OnnxRule(_move, ("blocksize", "mode")),
     "Expand": OnnxRule(_move),
-    "Flatten": OnnxRule(_flatten, ("axis",)),
+    "Flatten": OnnxRule(_move, ("axis",)),
     "Gather": OnnxRule(_move, ("axis",)),
     "Pad": OnnxRule(_pad, ("mode", "pads", "value")),
     "Reshape": OnnxRule(_reshape, ("allowzero",)),
@@ -179,9 +145,9 @@ RULES: dict[str, OnnxRule] = {
     "Slice": OnnxRule(_move, ("axes", "ends", "starts")),
     "SpaceToDepth": OnnxRule(_move, ("blocksize",)),
     "Split": OnnxRule(_move, ("axis", "num_outputs", "split"), several=True),
-    "Squeeze": OnnxRule(_squeeze, ("axes",)),
+    "Squeeze": OnnxRule(_move, ("axes",)),
     "Tile": OnnxRule(_move),
     "Transpose": OnnxRule(_move, ("perm",)),
-    "Unsqueeze": OnnxRule(_unsqueeze, ("axes",)),
+    "Unsqueeze": OnnxRule(_move, ("axes",)),
     "Upsample": OnnxRule(_resize, ("mode", "scales")),
 }

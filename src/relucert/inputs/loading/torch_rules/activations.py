@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from relucert import network
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations as lowering
-from relucert.inputs.loading.lowering import smooth
 from relucert.inputs.loading.operands import Operand, scalar
-from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
+from relucert.inputs.loading.torch_rules.call import CONSTANT, NUMBER, OPTIONAL, PLAIN, VALUE, TorchRule, rule
 from relucert.network import Activation
-
-
-def _clip(low: str | None, high: str | None) -> TorchRule:
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        ends = [None if end is None else call.optional(end) for end in (low, high)]
-        return lowering.clip(assembly, call.operand("self"), *ends)
-
-    return TorchRule(translate, tuple(name for name in ("self", low, high) if name is not None))
 
 
 def _hard_sigmoid(assembly: Assembly, value: Operand) -> int:
@@ -27,47 +16,24 @@ def _hard_sigmoid(assembly: Assembly, value: Operand) -> int:
     return assembly.divide(lowering.clip(assembly, shifted, scalar(0.0), scalar(6.0)), scalar(6.0))
 
 
-def _threshold(assembly: Assembly, call: TorchCall) -> Operand:
-    if call.arguments["threshold"] != call.arguments["value"]:
+def _threshold(assembly: Assembly, value: Operand, threshold: float, replacement: float) -> int:
+    if threshold != replacement:
         raise UnsupportedError("a jump: threshold and value differ")
-    return lowering.maximum(assembly, call.operand("self"), call.constant("threshold"))
+    return lowering.maximum(assembly, value, scalar(threshold))
 
 
 def _plain(activation: Activation) -> TorchRule:
     """An activation without parameters."""
-    return _lowered(lambda assembly, value: assembly.activation(activation, value))
+    return rule(lambda assembly, value: assembly.activation(activation, value), self=VALUE)
 
 
-def _lowered(lower: Callable[..., int], *constants: str) -> TorchRule:
-    """A layer of one value, and of parameters that are constants."""
-
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return lower(assembly, call.operand("self"), *map(call.constant, constants))
-
-    return TorchRule(translate, ("self", *constants))
-
-
-def _with_numbers(lower: Callable[..., int], *numbers: str) -> TorchRule:
-    """A layer of one value, and of parameters that are plain numbers."""
-
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return lower(assembly, call.operand("self"), *(float(call.arguments[name]) for name in numbers))
-
-    return TorchRule(translate, ("self", *numbers))
-
-
-def _of_two(lower: Callable[[Assembly, Operand, Operand], int]) -> TorchRule:
-    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand("other")), _PAIR)
-
-
-def _gelu(assembly: Assembly, call: TorchCall) -> Operand:
-    forms: dict[object, Activation] = {"none": network.Gelu(), "tanh": network.GeluTanh()}
-    return assembly.activation(forms[call.arguments["approximate"]], call.operand("self"))
+def _gelu(assembly: Assembly, value: Operand, approximate: str) -> int:
+    forms: dict[str, Activation] = {"none": network.Gelu(), "tanh": network.GeluTanh()}
+    return assembly.activation(forms[approximate], value)
 
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-_PAIR = ("self", "other")
-PLAIN: dict[str, Activation] = {
+PLAIN_ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": network.Sigmoid(), "special_expit": network.Sigmoid(), "tanh": network.Tanh(), "erf": network.Erf(),
     "special_erf": network.Erf(), "exp": network.Exp(), "log": network.Log(), "sqrt": network.Sqrt(),
     "square": network.Power(2), "sin": network.Sin(), "cos": network.Cos(), "silu": network.Silu(),
@@ -75,30 +41,33 @@ PLAIN: dict[str, Activation] = {
 }  # fmt: skip
 
 RULES: dict[str, TorchRule] = {
-    "relu": _lowered(Assembly.relu),
-    **dict.fromkeys(("clamp", "clamp.Tensor", "clip"), _clip("min", "max")),
-    **dict.fromkeys(("clamp_min", "clamp_min.Tensor"), _clip("min", None)),
-    **dict.fromkeys(("clamp_max", "clamp_max.Tensor"), _clip(None, "max")),
-    "hardtanh": _clip("min_val", "max_val"),
-    "relu6": _lowered(lambda assembly, value: lowering.clip(assembly, value, scalar(0.0), scalar(6.0))),
-    "hardsigmoid": _lowered(_hard_sigmoid),
-    "threshold": TorchRule(_threshold, ("self", "threshold", "value")),
-    "leaky_relu": _lowered(lowering.leaky_relu, "negative_slope"),
-    "rrelu": _lowered(lowering.mean_slope_relu, "lower", "upper"),
-    "prelu": _lowered(lowering.parametric_relu, "weight"),
-    "abs": _lowered(lowering.absolute),
-    **dict.fromkeys(("maximum", "max.other"), _of_two(lowering.maximum)),
-    **dict.fromkeys(("minimum", "min.other"), _of_two(lowering.minimum)),
-    **{name: _plain(activation) for name, activation in PLAIN.items()},
-    "reciprocal": _lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
-    "gelu": TorchRule(_gelu, ("self", "approximate")),
-    "softplus": _with_numbers(smooth.softplus, "beta", "threshold"),
-    "elu": _with_numbers(smooth.elu, "alpha", "scale", "input_scale"),
-    "selu": _lowered(lambda assembly, value: smooth.elu(assembly, value, SELU_ALPHA, SELU_SCALE)),
-    "celu": _with_numbers(smooth.celu, "alpha"),
-    "log_sigmoid": _lowered(smooth.log_sigmoid),
-    "expm1": _lowered(smooth.expm1),
-    "log1p": _lowered(smooth.log1p),
-    "rsqrt": _lowered(smooth.inverse_root),
-    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), _lowered(smooth.power, "exponent")),
+    "relu": rule(Assembly.relu, self=VALUE),
+    **dict.fromkeys(("clamp", "clamp.Tensor", "clip"), rule(lowering.clip, self=VALUE, min=OPTIONAL, max=OPTIONAL)),
+    **dict.fromkeys(("clamp_min", "clamp_min.Tensor"), rule(lowering.clip, self=VALUE, min=OPTIONAL)),
+    **dict.fromkeys(
+        ("clamp_max", "clamp_max.Tensor"),
+        rule(lambda assembly, value, high: lowering.clip(assembly, value, None, high), self=VALUE, max=OPTIONAL),
+    ),
+    "hardtanh": rule(lowering.clip, self=VALUE, min_val=OPTIONAL, max_val=OPTIONAL),
+    "relu6": rule(lambda assembly, value: lowering.clip(assembly, value, scalar(0.0), scalar(6.0)), self=VALUE),
+    "hardsigmoid": rule(_hard_sigmoid, self=VALUE),
+    "threshold": rule(_threshold, self=VALUE, threshold=PLAIN, value=PLAIN),
+    "leaky_relu": rule(lowering.leaky_relu, self=VALUE, negative_slope=CONSTANT),
+    "rrelu": rule(lowering.mean_slope_relu, self=VALUE, lower=CONSTANT, upper=CONSTANT),
+    "prelu": rule(lowering.parametric_relu, self=VALUE, weight=CONSTANT),
+    "abs": rule(lowering.absolute, self=VALUE),
+    **dict.fromkeys(("maximum", "max.other"), rule(lowering.maximum, self=VALUE, other=VALUE)),
+    **dict.fromkeys(("minimum", "min.other"), rule(lowering.minimum, self=VALUE, other=VALUE)),
+    **{name: _plain(activation) for name, activation in PLAIN_ACTIVATIONS.items()},
+    "reciprocal": rule(lambda assembly, value: assembly.divide(scalar(1.0), value), self=VALUE),
+    "gelu": rule(_gelu, self=VALUE, approximate=PLAIN),
+    "softplus": rule(lowering.softplus, self=VALUE, beta=NUMBER, threshold=NUMBER),
+    "elu": rule(lowering.elu, self=VALUE, alpha=NUMBER, scale=NUMBER, input_scale=NUMBER),
+    "selu": rule(lambda assembly, value: lowering.elu(assembly, value, SELU_ALPHA, SELU_SCALE), self=VALUE),
+    "celu": rule(lowering.celu, self=VALUE, alpha=NUMBER),
+    "log_sigmoid": rule(lowering.log_sigmoid, self=VALUE),
+    "expm1": rule(lowering.expm1, self=VALUE),
+    "log1p": rule(lowering.log1p, self=VALUE),
+    "rsqrt": rule(lowering.inverse_root, self=VALUE),
+    **dict.fromkeys(("pow.Tensor_Scalar", "pow.Tensor_Tensor"), rule(lowering.power, self=VALUE, exponent=CONSTANT)),
 }

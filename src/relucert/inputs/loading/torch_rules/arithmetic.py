@@ -2,130 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import attention, products, reductions
+from relucert.inputs.loading.lowering import products, reductions
 from relucert.inputs.loading.operands import Operand, matrix, scalar
-from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
+from relucert.inputs.loading.torch_rules.call import (
+    CONSTANT,
+    NUMBER,
+    OPTIONAL,
+    PLAIN,
+    VALUE,
+    TorchCall,
+    TorchRule,
+    rule,
+)
 
 
-def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable[[Assembly, TorchCall], Operand]:
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        axes = call.arguments["dim"]
-        if axes is None or axes == []:
-            raise UnsupportedError("over all axes, the batch among them")
-        return lower(assembly, call.operand("self"), call.sizes("dim"), bool(call.arguments["keepdim"]))
-
-    return translate
+def _matrix(call: TorchCall, name: str) -> Tensor:
+    return matrix(call.constant(name))
 
 
-def _cast(assembly: Assembly, call: TorchCall) -> Operand:
-    if call.arguments["dtype"] is None:  # a change of device
-        return call.operand("self")
-    return assembly.cast(call.operand("self"), call.arguments["dtype"])
+def _transposed(call: TorchCall, name: str) -> Tensor:
+    return _matrix(call, name).T
 
 
-def _cast_as(assembly: Assembly, call: TorchCall) -> Operand:
-    return assembly.cast(call.operand("self"), call.constant("other").dtype)
+def _axes(call: TorchCall, name: str) -> list[int]:
+    if call.arguments[name] is None or call.arguments[name] == []:
+        raise UnsupportedError("over all axes, the batch among them")
+    return call.sizes(name)
 
 
-def _linear(assembly: Assembly, call: TorchCall) -> Operand:
-    return products.affine(assembly, call.operand("input"), matrix(call.constant("weight")), call.optional("bias"))
+def _count(call: TorchCall, name: str) -> int:
+    """How many sizes a list has."""
+    return len(call.sizes(name))
 
 
-def _addmm(assembly: Assembly, call: TorchCall) -> Operand:
-    weight = matrix(call.constant("mat2")).T
-    alpha, beta = float(call.arguments["alpha"]), float(call.arguments["beta"])
-    return products.affine(assembly, call.operand("mat1"), weight, call.operand("self"), alpha, beta)
+def _cast(assembly: Assembly, value: Operand, dtype: torch.dtype | None) -> Operand:
+    return value if dtype is None else assembly.cast(value, dtype)  # None: a change of device
 
 
-def _ranked(assembly: Assembly, call: TorchCall) -> Operand:
-    if call.arguments.get("half_to_float"):
+def _subtract(assembly: Assembly, left: Operand, right: Operand, times: float) -> Operand:
+    return assembly.add(left, right, -times)
+
+
+def _ranked(assembly: Assembly, value: Operand, axis: int, half_to_float: bool = False) -> Operand:
+    if half_to_float:
         raise UnsupportedError("half_to_float=True")
-    return assembly.scores(call.operand("self"), call.arguments["dim"])
+    return assembly.scores(value, axis)
 
 
-def _softmax(assembly: Assembly, call: TorchCall) -> Operand:
+def _softmax(assembly: Assembly, value: Operand, axis: int, half_to_float: bool = False) -> Operand:
     """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
-    if len(assembly.shape(call.operand("self"))) == 1:
-        return _ranked(assembly, call)
-    return attention.softmax(assembly, call.operand("self"), call.arguments["dim"])
+    if len(assembly.shape(value)) == 1:
+        return _ranked(assembly, value, axis, half_to_float)
+    return products.softmax(assembly, value, axis)
 
 
-def _attention(assembly: Assembly, call: TorchCall) -> Operand:
-    query, key, value = (call.operand(name) for name in ("query", "key", "value"))
-    return attention.attention(assembly, query, key, value, call.arguments["scale"])
-
-
-def _layer_norm(assembly: Assembly, call: TorchCall) -> Operand:
-    axes, gain, bias = len(call.sizes("normalized_shape")), call.optional("weight"), call.optional("bias")
-    return attention.layer_norm(assembly, call.operand("input"), axes, gain, bias, float(call.arguments["eps"]))
-
-
-def _rms_norm(assembly: Assembly, call: TorchCall) -> Operand:
-    value, axes, gain = call.operand("input"), len(call.sizes("normalized_shape")), call.optional("weight")
-    epsilon = call.arguments["eps"]
+def _rms_norm(assembly: Assembly, value: Operand, axes: int, gain: Tensor | None, epsilon: float | None) -> Operand:
     smallest = torch.finfo(assembly.precision).eps if epsilon is None else float(epsilon)
-    normal = attention.root_mean_square_norm(assembly, value, axes, smallest)
+    normal = products.root_mean_square_norm(assembly, value, axes, smallest)
     return normal if gain is None else assembly.multiply(normal, gain)
 
 
-def _group_norm(assembly: Assembly, call: TorchCall) -> Operand:
-    gain, bias, epsilon = call.optional("weight"), call.optional("bias"), float(call.arguments["eps"])
-    return attention.group_norm(assembly, call.operand("input"), call.arguments["num_groups"], gain, bias, epsilon)
+def _keeping_order(ranking: TorchRule) -> TorchRule:
+    return replace(ranking, keeps_order=True)
 
 
-def _sum(sign: float, left: str = "self", right: str = "other") -> TorchRule:
-    """`left + sign * alpha * right`."""
-
-    def translate(assembly: Assembly, call: TorchCall) -> Operand:
-        return assembly.add(call.operand(left), call.operand(right), sign * float(call.arguments["alpha"]))
-
-    return TorchRule(translate, ("self", "other", "alpha"))
-
-
-def _of_two(lower: Callable[[Assembly, Operand, Operand], int], right: str = "other") -> TorchRule:
-    return TorchRule(lambda assembly, call: lower(assembly, call.operand("self"), call.operand(right)), ("self", right))
-
-
-_NORM = ("input", "normalized_shape", "weight", "bias", "eps")
-_AXES = ("self", "dim", "keepdim")
+_LAYER_NORM = {"input": VALUE, "normalized_shape": _count, "weight": OPTIONAL, "bias": OPTIONAL, "eps": NUMBER}
+_GROUP_NORM = {"input": VALUE, "num_groups": PLAIN, "weight": OPTIONAL, "bias": OPTIONAL, "eps": NUMBER}
+_AXES = {"self": VALUE, "dim": _axes, "keepdim": PLAIN}
+_SCORES = {"self": VALUE, "dim": PLAIN}
+_PAIR = {"self": VALUE, "other": VALUE}
 
 RULES: dict[str, TorchRule] = {
-    "linear": TorchRule(_linear, ("input", "weight", "bias")),
-    "addmm": TorchRule(_addmm, ("self", "mat1", "mat2", "beta", "alpha")),
-    **dict.fromkeys(("mm", "bmm"), _of_two(attention.matmul, "mat2")),
-    "matmul": _of_two(attention.matmul),
-    "mv": _of_two(attention.matmul, "vec"),
-    "sum.dim_IntList": TorchRule(_over_axes(reductions.total), _AXES),
-    "mean.dim": TorchRule(_over_axes(reductions.mean), _AXES),
-    **{name: TorchRule(_over_axes(reductions.maximum), _AXES) for name in ("amax", "max.dim")},
-    **{name: TorchRule(_over_axes(reductions.minimum), _AXES) for name in ("amin", "min.dim")},
-    "_to_copy": TorchRule(_cast, ("self", "dtype", "device")),
-    "type_as": TorchRule(_cast_as, ("self", "other")),
-    "neg": TorchRule(lambda assembly, call: assembly.multiply(call.operand("self"), scalar(-1.0)), ("self",)),
-    **dict.fromkeys(("add.Tensor", "add.Scalar"), _sum(1.0)),
-    **dict.fromkeys(("sub.Tensor", "sub.Scalar"), _sum(-1.0)),
-    **dict.fromkeys(("rsub.Tensor", "rsub.Scalar"), _sum(-1.0, "other", "self")),
-    **dict.fromkeys(("mul.Tensor", "mul.Scalar"), _of_two(Assembly.multiply)),
-    **dict.fromkeys(("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"), _of_two(Assembly.divide)),
-    "softmax.int": TorchRule(_softmax, ("self", "dim"), keeps_order=True),
-    "log_softmax.int": TorchRule(_ranked, ("self", "dim"), keeps_order=True),
-    "_softmax": TorchRule(_softmax, ("self", "dim", "half_to_float"), keeps_order=True),
-    "_log_softmax": TorchRule(_ranked, ("self", "dim", "half_to_float"), keeps_order=True),
-    "scaled_dot_product_attention": TorchRule(_attention, ("query", "key", "value", "scale")),
-    "layer_norm": TorchRule(_layer_norm, (*_NORM, "cudnn_enable")),
-    "native_layer_norm": TorchRule(_layer_norm, _NORM),
-    "rms_norm": TorchRule(_rms_norm, ("input", "normalized_shape", "weight", "eps")),
-    "group_norm": TorchRule(_group_norm, ("input", "num_groups", "weight", "bias", "eps", "cudnn_enabled")),
-    "argmax": TorchRule(_ranked, ("self", "dim", "keepdim"), keeps_order=True),
-    **dict.fromkeys(("alias", "detach"), TorchRule(lambda assembly, call: call.operand("self"), ("self",))),
+    "linear": rule(products.affine, input=VALUE, weight=_matrix, bias=OPTIONAL),
+    "addmm": rule(products.affine, mat1=VALUE, mat2=_transposed, self=VALUE, alpha=NUMBER, beta=NUMBER),
+    **dict.fromkeys(("mm", "bmm"), rule(products.matmul, self=VALUE, mat2=VALUE)),
+    "matmul": rule(products.matmul, **_PAIR),
+    "mv": rule(products.matmul, self=VALUE, vec=VALUE),
+    "sum.dim_IntList": rule(reductions.total, **_AXES),
+    "mean.dim": rule(reductions.mean, **_AXES),
+    **dict.fromkeys(("amax", "max.dim"), rule(reductions.maximum, **_AXES)),
+    **dict.fromkeys(("amin", "min.dim"), rule(reductions.minimum, **_AXES)),
+    "_to_copy": rule(_cast, "device", self=VALUE, dtype=PLAIN),
+    "type_as": rule(lambda assembly, value, other: assembly.cast(value, other.dtype), self=VALUE, other=CONSTANT),
+    "neg": rule(lambda assembly, value: assembly.multiply(value, scalar(-1.0)), self=VALUE),
+    **dict.fromkeys(("add.Tensor", "add.Scalar"), rule(Assembly.add, **_PAIR, alpha=NUMBER)),
+    **dict.fromkeys(("sub.Tensor", "sub.Scalar"), rule(_subtract, **_PAIR, alpha=NUMBER)),
+    **dict.fromkeys(("rsub.Tensor", "rsub.Scalar"), rule(_subtract, other=VALUE, self=VALUE, alpha=NUMBER)),
+    **dict.fromkeys(("mul.Tensor", "mul.Scalar"), rule(Assembly.multiply, **_PAIR)),
     **dict.fromkeys(
-        ("clone", "contiguous"), TorchRule(lambda assembly, call: call.operand("self"), ("self", "memory_format"))
+        ("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"), rule(Assembly.divide, **_PAIR)
     ),
+    "softmax.int": _keeping_order(rule(_softmax, **_SCORES)),
+    "log_softmax.int": _keeping_order(rule(_ranked, **_SCORES)),
+    "_softmax": _keeping_order(rule(_softmax, **_SCORES, half_to_float=PLAIN)),
+    "_log_softmax": _keeping_order(rule(_ranked, **_SCORES, half_to_float=PLAIN)),
+    "argmax": _keeping_order(rule(_ranked, "keepdim", **_SCORES)),
+    "scaled_dot_product_attention": rule(products.attention, query=VALUE, key=VALUE, value=VALUE, scale=PLAIN),
+    "layer_norm": rule(products.layer_norm, "cudnn_enable", **_LAYER_NORM),
+    "native_layer_norm": rule(products.layer_norm, **_LAYER_NORM),
+    "rms_norm": rule(_rms_norm, input=VALUE, normalized_shape=_count, weight=OPTIONAL, eps=PLAIN),
+    "group_norm": rule(products.group_norm, "cudnn_enabled", **_GROUP_NORM),
+    **dict.fromkeys(("alias", "detach"), rule(lambda assembly, value: value, self=VALUE)),
+    **dict.fromkeys(("clone", "contiguous"), rule(lambda assembly, value: value, "memory_format", self=VALUE)),
 }

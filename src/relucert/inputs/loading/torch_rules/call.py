@@ -24,7 +24,7 @@ class TorchCall:
 
     arguments: Mapping[str, Any]
     shape: Shape
-    run: Callable[[Mapping[str, Any]], Any]
+    run: Callable[[Mapping[str, Any]], Tensor]
 
     def operand(self, name: str) -> Operand:
         """A value, a constant tensor, or a plain number as a constant."""
@@ -47,6 +47,13 @@ class TorchCall:
         if not isinstance(operand, Tensor):
             raise UnsupportedError(f"a computed {name}")
         return operand
+
+    def plain(self, name: str) -> Any:
+        """An argument as it is."""
+        return self.arguments[name]
+
+    def number(self, name: str) -> float:
+        return float(self.arguments[name])
 
     def sizes(self, name: str) -> list[int]:
         """The whole numbers of a list, or a single one."""
@@ -74,3 +81,25 @@ class TorchRule:
     arguments: tuple[str, ...] | None = None
     keeps_order: bool = False
     several: bool = False
+
+
+Reader = Callable[[TorchCall, str], Any]
+"""Reads an argument of a call by its name."""
+
+VALUE: Reader = TorchCall.operand  # or a constant
+CONSTANT: Reader = TorchCall.constant
+OPTIONAL: Reader = TorchCall.optional
+NUMBER: Reader = TorchCall.number
+PLAIN: Reader = TorchCall.plain
+
+
+def rule(lower: Callable[..., Operand], /, *ignored: str, **arguments: Reader) -> TorchRule:
+    """The rule that reads these arguments and hands them, in this order, to a lowering.
+
+    ignored: arguments that change nothing.
+    """
+
+    def translate(assembly: Assembly, call: TorchCall) -> Operand:
+        return lower(assembly, *(read(call, name) for name, read in arguments.items()))
+
+    return TorchRule(translate, (*arguments, *ignored))

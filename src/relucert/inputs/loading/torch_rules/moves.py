@@ -17,31 +17,17 @@ def _reshape(assembly: Assembly, call: TorchCall) -> Operand:
 
 def _move(assembly: Assembly, call: TorchCall) -> Operand:
     source = next(iter(call.arguments))  # `self` or `input`
-
-    def run(tensors: list[Tensor]) -> Tensor:
-        moved: Tensor = call.run({source: tensors[0]})
-        return moved
-
-    return move(assembly, run, [call.operand(source)])
+    return move(assembly, lambda tensors: call.run({source: tensors[0]}), [call.operand(source)])
 
 
 def _join(assembly: Assembly, call: TorchCall) -> Operand:
-    def run(tensors: list[Tensor]) -> Tensor:
-        joined: Tensor = call.run({"tensors": tensors})
-        return joined
-
-    return move(assembly, run, call.operands("tensors"))
+    return move(assembly, lambda tensors: call.run({"tensors": tensors}), call.operands("tensors"))
 
 
 def _pad(assembly: Assembly, call: TorchCall) -> Operand:
     fill = call.arguments["value"] or 0
-
-    def run(tensors: list[Tensor]) -> Tensor:
-        plain = {"value": 0} if fill else {}
-        padded: Tensor = call.run({"self": tensors[0], **plain})
-        return padded
-
-    return move(assembly, run, [call.operand("self")], float(fill))
+    plain = {"value": 0} if fill else {}
+    return move(assembly, lambda tensors: call.run({"self": tensors[0], **plain}), [call.operand("self")], float(fill))
 
 
 def _pick(assembly: Assembly, call: TorchCall) -> Operand:
