@@ -36,7 +36,7 @@ class GraphEntry:
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """The neurons of a pre-activation that are treated as unstable, and one slope for each, in units of 2**-20.
+    """The neurons of a pre-activation that are treated as unstable, and one slope for each, over 2**slope_bits.
 
     graphs: Of a smooth activation.
     """
@@ -44,6 +44,7 @@ class LayerEntry:
     neurons: list[int]
     slopes: list[int]
     graphs: GraphEntry | None = None
+    slope_bits: int = SLOPE_BITS
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from relucert.checker.lines import BOUND_BITS, IntegerInterval
 from relucert.checker.smooth_function import SmoothFunction
 
 ZERO = fmpq(0)
-UNIT = fmpq(1, 1 << BOUND_BITS)
+BOUND_UNIT = fmpq(1, 1 << BOUND_BITS)
 
 
 class LinePiece(NamedTuple):
@@ -95,6 +95,6 @@ def smooth_pieces(
                 rise, centre = fraction(slopes[neuron]), centres[neuron]
                 offset = fmpq(units) * fmpq(2) ** -offsets.bits
                 shift = offset + rise * centre - outputs[neuron]
-                first, last = lower[neuron] * UNIT - centre, upper[neuron] * UNIT - centre
+                first, last = lower[neuron] * BOUND_UNIT - centre, upper[neuron] * BOUND_UNIT - centre
                 pieces[neuron].append(LinePiece(rise, shift, first, last))
     return pieces
