@@ -57,6 +57,10 @@ class Fixed:
         """An upper bound of the absolute values, in units."""
         return _largest(self.units) + self.error
 
+    def floats(self) -> Tensor:
+        """About the numbers, in float64."""
+        return self.units.double() * 2.0**-self.bits
+
     def coarser(self, shift: int) -> Fixed:
         """The numbers in units that are 2**shift times larger, rounded down."""
         if shift <= 0:

@@ -152,13 +152,13 @@ class FixedRegion:
 
     @cached_property
     def _float_scale(self) -> Tensor:
-        return torch.ones(1, dtype=torch.float64) if self.scale is None else _floats(self.scale)
+        return torch.ones(1, dtype=torch.float64) if self.scale is None else self.scale.floats()
 
     @cached_property
     def _float_rooms(self) -> list[Tensor]:
         """The distances to the walls in units of the scale; 0 where a coordinate does not move."""
         assert self.rooms is not None
-        return [torch.where(self._float_scale > 0, _floats(room) / self._float_scale, 0.0) for room in self.rooms]
+        return [torch.where(self._float_scale > 0, room.floats() / self._float_scale, 0.0) for room in self.rooms]
 
 
 def _limits(sizes: Tensor, room: Tensor, radius: float) -> Tensor:
@@ -188,7 +188,3 @@ def _worth(forms: Fixed, low: Fixed, high: Fixed) -> list[Fraction]:
 def _sums(forms: Fixed, units: Tensor, vector: Fixed) -> list[Fraction]:
     unit = Fraction(2) ** -(forms.bits + vector.bits)
     return [total * unit for total in sums(Fixed(units, forms.bits), vector)]
-
-
-def _floats(numbers: Fixed) -> Tensor:
-    return numbers.units.double() * 2.0**-numbers.bits
