@@ -50,13 +50,13 @@ class ActivationError:
 
     def noise(self, function: SmoothFunction, low: arb, high: arb, size: arb) -> arb:
         """How far an evaluation of f may be off between two numbers, where |f| is at most `size`."""
-        scale, (least, largest) = function.scale(low, high), function.accurate(_exact(4 * self.smallest))
-        if scale is None:
-            raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
-        size = arb.max(size, scale)
+        if function.scale is None:
+            raise Rejected(f"nothing is known about evaluations of {function.name}")
+        size = arb.max(size, function.scale(low, high))
+        least, largest = function.accurate(_exact(4 * self.smallest))
         accurate = (least is None or low >= least) and (largest is None or high <= largest)
         if not (accurate and function.overflow_factor * size <= _exact(self.largest)):
-            raise Rejected(f"an evaluation of {type(function).__name__.lower()} may overflow, or is not accurate")
+            raise Rejected(f"an evaluation of {function.name} may overflow, or is not accurate")
         return 2 * self.ulps * _exact(self.unit) * size + 4 * _exact(self.underflow)
 
 
@@ -72,7 +72,7 @@ class Enclosed:
         with ctx.workprec(PRECISION):
             self._ends = [(_ball(low), _ball(high)) for low, high in zip(lower, upper, strict=True)]
             if not all(function.defined(low, high) for low, high in self._ends):
-                raise Rejected(f"a neuron may leave the domain of {type(function).__name__.lower()}")
+                raise Rejected(f"a neuron may leave the domain of {function.name}")
             self._pieces = [self._met(*ends) for ends in self._ends]
             self._noise = self._noises()
 

@@ -53,7 +53,7 @@ def smooth_outputs(function: SmoothFunction, centres: Numbers) -> Numbers:
     with ctx.workprec(PRECISION):
         outputs = [float(_about(function, arb(centre)).mid()) for centre in centres]
     if not all(map(math.isfinite, outputs)):
-        raise Rejected(f"a reference is outside of the domain of {type(function).__name__.lower()}")
+        raise Rejected(f"a reference is outside of the domain of {function.name}")
     return [fraction(output) for output in outputs]
 
 
@@ -61,7 +61,8 @@ def _about(function: SmoothFunction, point: arb) -> arb:
     """The value at a point, by the formula of the first piece that does not end before it."""
     pieces = function.pieces(point, point) or ()
     holds = (piece.value for piece in pieces if piece.end is None or not point > piece.end)
-    return next(holds, function.value)(point)
+    value: arb = next(holds, function.value)(point)
+    return value
 
 
 def smooth_pieces(

@@ -6,11 +6,14 @@ where it only finds the points that tangents touch: any are sound.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from flint import arb
+
+Formula = Callable[[Any], Any]
 
 
 class SmoothPiece(NamedTuple):
@@ -24,48 +27,49 @@ class SmoothPiece(NamedTuple):
     start: arb | None
     end: arb | None
     curvature: int
-    value: Callable[[arb], arb]
-    slope: Callable[[arb], arb]
+    value: Formula
+    slope: Formula
 
 
-class SmoothFunction(ABC):
-    """A function f of one variable; subclasses are frozen dataclasses of what the network stores of it."""
+@dataclass(frozen=True, eq=False)
+class SmoothFunction:
+    """A function f of one variable. What gives balls gives them in the precision that is set when it is called.
 
+    Attributes:
+        name: That of the network's operation.
+        value: f at a ball.
+        slope: f' roughly at the numbers of a tensor; and at a ball, unless there are `formulas`.
+        curvatures: The curvatures of the pieces, in order.
+        breakpoints: Gives balls around the points between two pieces, in ascending order.
+        formulas: By piece, f and f' as they are there; None: `value` and `slope` everywhere.
+        pieces_between: Gives the pieces that cover an interval, where these depend on it, or None if they are too many.
+        scale: Gives the size that the error of an evaluation between two numbers is relative to where |f| is smaller;
+            None: no error is known.
+        defined: Whether f is defined between two numbers.
+        accurate: Gives the interval of arguments at which the error of evaluations is known, None for no such end, from
+            the least positive number that is far from underflow.
+        overflow_factor: How many times the larger of |f| and its scale a step of an evaluation may be.
+    """
+
+    name: str
+    value: Formula
+    slope: Formula
     curvatures: tuple[int, ...] = (1,)
-    overflow_factor: ClassVar[int] = 2  # how many times the larger of |f| and its scale a step of an evaluation may be
-    fixed_scale: ClassVar[int | None] = None  # what `scale` is everywhere, where it is the same
-
-    @abstractmethod
-    def value(self, x: arb) -> arb:
-        """f at a ball."""
-
-    @abstractmethod
-    def slope(self, x: Any) -> Any:
-        """f' at a ball, or roughly at the numbers of a tensor."""
-
-    def breakpoints(self) -> list[arb]:
-        """Balls around the points between two pieces, in ascending order."""
-        return []
+    breakpoints: Callable[[], list[arb]] = list
+    formulas: Sequence[tuple[Formula, Formula]] | None = None
+    pieces_between: Callable[[arb, arb], Sequence[SmoothPiece] | None] | None = None
+    scale: Callable[[arb, arb], arb] | None = None
+    defined: Callable[[arb, arb], bool] = lambda low, high: True
+    accurate: Callable[[arb], tuple[arb | None, arb | None]] = lambda smallest: (None, None)
+    overflow_factor: int = 2
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
         """Pieces that cover an interval, in order; None: they are too many."""
-        ends = [None, *self.breakpoints(), None]
+        if self.pieces_between is not None:
+            return self.pieces_between(low, high)
+        ends = pairwise([None, *self.breakpoints(), None])
+        formulas = self.formulas or [(self.value, self.slope)] * len(self.curvatures)
         return [
-            SmoothPiece(ends[index], ends[index + 1], curvature, self.value, self.slope)
-            for index, curvature in enumerate(self.curvatures)
+            SmoothPiece(start, end, curvature, value, slope)
+            for (start, end), curvature, (value, slope) in zip(ends, self.curvatures, formulas, strict=True)
         ]
-
-    def defined(self, low: arb, high: arb) -> bool:
-        """Whether f is defined between two numbers."""
-        return True
-
-    def scale(self, low: arb, high: arb) -> arb | None:
-        """The size that the error of an evaluation is relative to where |f| is smaller; None: no error is known."""
-        return None if self.fixed_scale is None else arb(self.fixed_scale)
-
-    def accurate(self, smallest: arb) -> tuple[arb | None, arb | None]:
-        """The interval of arguments at which the error of evaluations is known; None: it has no such end.
-
-        smallest: The least positive number that is far from underflow.
-        """
-        return None, None
