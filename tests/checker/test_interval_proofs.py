@@ -32,7 +32,7 @@ GRAPHS = ("residual", "rectified input", "image residual")
 def tightened_bounds(network: Network, path: Path) -> tuple[IntervalCheck, TreeCheck]:
     proof = read(path)
     assert isinstance(proof, CertificateProof)
-    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)))
     bounded.margins()
     intervals = IntervalCheck(proof, bounded)
     CheckedNetwork.of(proof, bounded, intervals)

@@ -38,7 +38,7 @@ GRAPHS = ("residual", "skipping", "normalised", "rectified input", "convolutiona
 
 
 def linearise(network: Network, proof: CertificateProof) -> CheckedNetwork:
-    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)))
     bounded.margins()
     return CheckedNetwork.of(proof, bounded, IntervalCheck(proof, bounded))
 

@@ -18,7 +18,7 @@ from relucert.network import Network
 
 def check_certificates(network: Network, proof: CertificateProof) -> None:
     """Raises Rejected unless every row, plus its offset, is proven to be positive in the region."""
-    bounded = TreeCheck.of(network, proof, by_rule(proof.rule), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(proof.rule))
     linear = bounded.margins()
     for number, entry in enumerate(proof.row_proofs):
         if entry is None and not linear[number] > 0:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relucert.checker.claim import INFERENCES, KEYS, RadiusClaim, activation_ulps_of, claim_of
+from relucert.checker.claim import KEYS, RadiusClaim, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
 from relucert.checker.trees import BoundingRule, Scope, scope_of, smooth_slopes_of
@@ -105,19 +105,16 @@ class IntervalEntry:
 class CertificateProof(RadiusClaim):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    inference: as of a `Proof`; scope, slopes: as of a `BoundingRule`, for the bounds of pre-activations, which follow
-    by CROWN's rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than that;
-    activation_ulps: what evaluations of smooth activations may be off.
+    scope, slopes: as of a `BoundingRule`, for the bounds of pre-activations, which follow by CROWN's rule; layers: by
+    pre-activation; intervals: by pre-activation, what bounds its neurons better than that.
     """
 
-    inference: str
     scope: Scope
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
     intervals: dict[int, list[IntervalEntry]]
     slopes: dict[int, list[list[float]]] = field(default_factory=dict)
-    activation_ulps: int | None = None
 
     @property
     def rule(self) -> BoundingRule:
@@ -130,7 +127,6 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     optional = {"intervals", "slopes", "activation_ulps"}
     complete = set(document) - optional in (entries | {"scope"}, entries | {"by_intervals"})
     require(complete, "its entries are not those of a proof")
-    require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
     layers = _by_layer(document["layers"], _layer)
     certificates = [_certificate(entry) for entry in as_list(document["certificates"])]
@@ -139,11 +135,9 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     intervals = _by_layer(document.get("intervals", {}), _intervals)
-    ulps = activation_ulps_of(document)
     return CertificateProof(
-        **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
-        certificates=certificates, row_proofs=rows, intervals=intervals,
-        slopes=smooth_slopes_of(document), activation_ulps=ulps,
+        **claim, scope=scope_of(document), layers=layers, certificates=certificates, row_proofs=rows,
+        intervals=intervals, slopes=smooth_slopes_of(document),
     )  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def network_of(proof: RadiusClaim | QueryProof, network: Network | torch.nn.Modu
             "known by name: say which one with --network (in Python, network=)"
         )
     loaded = zoo.load(proof.name) if network is None else load(network)
-    if fingerprint(loaded, _inference(proof) != "real") != proof.sha256:
+    if fingerprint(loaded, proof.inference != "real") != proof.sha256:
         raise Rejected(f"it is about another network than {loaded.name}, one of SHA-256 {shown(proof.sha256)}")
     return loaded
 
@@ -168,18 +168,14 @@ def check_claim(
         else:
             assert isinstance(proof, Proof)
             trees = proof.relaxation.rows
-            check_rows(TreeCheck.of(network, proof, proof.relaxation, proof.inference, progress).margins())
+            check_rows(TreeCheck.of(network, proof, proof.relaxation, progress).margins())
             nodes, leaves = (nodes, leaves) if trees is None else (len(trees.nodes), len(trees.scales))
     except ArithmeticError as error:
         raise Rejected(f"its bounds are no numbers: {error}") from None
     return Claim(
         network.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves, _inference(proof), proof.activation_ulps,
+        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference, proof.activation_ulps,
     )  # fmt: skip
-
-
-def _inference(proof: RadiusClaim | QueryProof) -> str:
-    return proof.inference if isinstance(proof, (Proof, CertificateProof)) else "real"
 
 
 def _check_image(proof: RadiusClaim, images: torch.Tensor) -> None:

@@ -60,8 +60,8 @@ def as_certificates(network: Network, proof: QuadraticProof) -> CertificateProof
         certificates.append(certificate)
     claim = {field.name: getattr(proof, field.name) for field in fields(RadiusClaim)}
     return CertificateProof(
-        **claim, inference="real", scope=proof.scope, layers=translation.layers, certificates=certificates,
-        row_proofs=rows, intervals={},
+        **claim, scope=proof.scope, layers=translation.layers, certificates=certificates, row_proofs=rows,
+        intervals={},
     )  # fmt: skip
 
 

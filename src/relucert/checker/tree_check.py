@@ -48,7 +48,7 @@ class TreeCheck:
 
     @classmethod
     def of(
-        cls, network: Network, claim: RadiusClaim, described: RelaxationEntry, inference: str = "real",
+        cls, network: Network, claim: RadiusClaim, described: RelaxationEntry,
         progress: Callable[[int, int], None] | None = None,
     ) -> TreeCheck:  # fmt: skip
         """The check of a claim about an image."""
@@ -57,9 +57,9 @@ class TreeCheck:
         offsets = [Fraction(offset) for offset in claim.offsets]
         relaxation = FixedRelaxation.of(network, region)
         if claim.activation_ulps is not None:
-            relaxation = replace(relaxation, error=activation_error(inference, claim.activation_ulps))
+            relaxation = replace(relaxation, error=activation_error(claim.inference, claim.activation_ulps))
         require(relaxation.error is None or bool(relaxation.smooth), "it has units of activations that there are not")
-        return cls(relaxation, described, rows, offsets, inference, progress)
+        return cls(relaxation, described, rows, offsets, claim.inference, progress)
 
     def __post_init__(self) -> None:
         network = self.relaxation.network
