@@ -74,8 +74,7 @@ class Feasibility:
                 row_roots = roots[done : done + count]
                 matrix.add(row_roots, [(rows.get(source), factors) for source, factors in columns.items()])
                 done += count
-        if not matrix.is_short():
-            raise Rejected("a joint certificate is not proven to be feasible")
+        require(matrix.is_short(), "a joint certificate is not proven to be feasible")
 
     def _joint_rows(self, value: int) -> Iterable[dict[int, RoundedRows]]:
         """The maps from inputs and from errors of unstable neurons to the unstable neurons of a layer, chunk by chunk;
@@ -183,8 +182,7 @@ class Feasibility:
                 matrix.add(row_roots, [(maps.get(source), columns[source])])
             done += count
         for source, matrix in matrices.items():
-            if not matrix.is_short():
-                raise Rejected(f"the norm of the map from value {source} to value {value} is not proven")
+            require(matrix.is_short(), f"the norm of the map from value {source} to value {value} is not proven")
 
     def _columns(self, source: int, profile: Numbers) -> Floats:
         """The factors of a source's deviations over the roots of its profile: the radii of inputs, 1 for neurons and 0

@@ -16,7 +16,7 @@ from relucert.checker.certificate import check_certificates
 from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.claim import RadiusClaim, image_digest
 from relucert.checker.document import Proof, QueryProof, Rejected, read
-from relucert.checker.entries import MOST_BYTES
+from relucert.checker.entries import MOST_BYTES, require
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
@@ -190,7 +190,6 @@ def _check_question(proof: RadiusClaim, network: Network) -> None:
         raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {network.sizes[0]}")
     if proof.box is not None:
         ends = zip(*proof.box, proof.image, strict=True)
-        if not all(low <= pixel <= high for low, high, pixel in ends):
-            raise Rejected("its image is no valid input itself")
+        require(all(low <= pixel <= high for low, high, pixel in ends), "its image is no valid input itself")
     if not all(len(row) == network.classes for row in proof.rows):
         raise Rejected(f"the network has {network.classes} outputs, its rows another number")

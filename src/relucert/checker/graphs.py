@@ -15,9 +15,10 @@ from flint import arb, ctx, fmpq
 
 from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.certificate_document import GraphEntry
-from relucert.checker.enclosures import PRECISION, ActivationError, Enclosed
-from relucert.checker.entries import Rejected
+from relucert.checker.enclosures import PRECISION, Enclosed
+from relucert.checker.entries import require
 from relucert.checker.lines import BOUND_BITS, IntegerInterval
+from relucert.checker.noise import ActivationError
 from relucert.checker.smooth_function import SmoothFunction
 
 ZERO = fmpq(0)
@@ -52,8 +53,7 @@ def smooth_outputs(function: SmoothFunction, centres: Numbers) -> Numbers:
     """About the activations of references: any numbers would do."""
     with ctx.workprec(PRECISION):
         outputs = [float(_about(function, arb(centre)).mid()) for centre in centres]
-    if not all(map(math.isfinite, outputs)):
-        raise Rejected(f"a reference is outside of the domain of {function.name}")
+    require(all(map(math.isfinite, outputs)), f"a reference is outside of the domain of {function.name}")
     return [fraction(output) for output in outputs]
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.enclosures import ActivationError, Enclosed
+from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
+from relucert.checker.noise import ActivationError
 from relucert.checker.smooth_function import SmoothFunction
 
 BOUND_BITS = 64

@@ -14,7 +14,8 @@ from math import prod
 
 import torch
 
-from relucert.checker.document import BoxProof, Inequality, QueryProof, Rejected
+from relucert.checker.document import BoxProof, Inequality, QueryProof
+from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer, FixedLinear, fixed_layers
 from relucert.checker.fixed_point import rounded
 from relucert.checker.fixed_region import FixedRegion
@@ -49,14 +50,12 @@ def check_query(proof: QueryProof, network: Network, progress: Callable[[int, in
         cases = read_cases(proof.text, network.sizes[0], network.classes)
     except RecursionError:
         raise Rejected("the formulas of its property are nested too deep") from None
-    if sum(len(box.cases) for box in proof.boxes) > MOST_CASES:
-        raise Rejected(f"its parts have more than {MOST_CASES} cases")
+    require(sum(len(box.cases) for box in proof.boxes) <= MOST_CASES, f"its parts have more than {MOST_CASES} cases")
     proven = set()
     leaves = 0
     for box in proof.boxes:
         covered = {CheckedCase(box.low, box.high, frozenset(case)) for case in box.cases}
-        if not covered <= cases:
-            raise Rejected("a part is about a case that its property does not have")
+        require(covered <= cases, "a part is about a case that its property does not have")
         leaves += _check_box(box, network, progress)
         proven |= covered
     if missing := len(cases - proven):

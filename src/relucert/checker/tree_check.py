@@ -186,5 +186,4 @@ class TreeCheck:
 def check_rows(margins: Sequence[Fraction]) -> None:
     """Refuses a proof one of whose rows is not above zero."""
     for row, least in enumerate(margins):
-        if not least > 0:
-            raise Rejected(f"row {row} is not proven to be positive")
+        require(least > 0, f"row {row} is not proven to be positive")

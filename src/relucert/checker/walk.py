@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from relucert.checker.document import CutNode, LeafNode
-from relucert.checker.entries import Rejected
+from relucert.checker.entries import require
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import SLOPE_BITS, ChosenLines, IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
@@ -43,8 +43,7 @@ class Walk:
     def run(self) -> int:
         """Checks all leaves and returns their number; raises Rejected unless all hold and every node is in a tree."""
         count = self.relaxation.network.classes
-        if len(self.nodes) < count:
-            raise Rejected("a row without a tree")
+        require(len(self.nodes) >= count, "a row without a tree")
         waiting = [(index, index, _Path({}, {})) for index in range(count)]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
@@ -60,18 +59,15 @@ class Walk:
             seen.update(node.halves)
             paths = self._cut(index, node, path)
             waiting += [(half, row, half_path) for half, half_path in zip(node.halves, paths, strict=True)]
-        if len(seen) != len(self.nodes):
-            raise Rejected("some nodes belong to no tree")
+        require(len(seen) == len(self.nodes), "some nodes belong to no tree")
         return leaves
 
     def _cut(self, index: int, node: CutNode, path: _Path) -> list[_Path]:
-        if not 0 <= node.coordinate < len(self.box[0]):
-            raise Rejected(f"node {index} is cut at an input that can't be cut")
+        require(0 <= node.coordinate < len(self.box[0]), f"node {index} is cut at an input that can't be cut")
         low = path.low.get(node.coordinate, self.box[0][node.coordinate])
         high = path.high.get(node.coordinate, self.box[1][node.coordinate])
         at = Fraction(node.at)
-        if not low <= at <= high:
-            raise Rejected(f"node {index} is cut outside its box")
+        require(low <= at <= high, f"node {index} is cut outside its box")
         ends = ((low, at), (at, high))
         return [
             path._replace(low={**path.low, node.coordinate: lowest}, high={**path.high, node.coordinate: highest})
@@ -81,14 +77,14 @@ class Walk:
     def _check_halves(self, index: int, node: CutNode, seen: set[int]) -> None:
         first, second = node.halves
         inside = all(0 <= half < len(self.nodes) for half in node.halves)
-        if first == second or seen & {first, second} or not inside:
-            raise Rejected(f"node {index} has no two halves of its own")
+        own = first != second and not seen & {first, second}
+        require(own and inside, f"node {index} has no two halves of its own")
 
     def _check_leaf(self, index: int, leaf: LeafNode, row: int, path: _Path) -> None:
         network = self.relaxation.network
         relus = {(value, network.sizes[value]) for value, node in network.steps() if node.operation.name == "relu"}
-        if not {(value, len(numbers)) for value, numbers in leaf.slopes.items()} <= relus:
-            raise Rejected(f"leaf {index} has slopes of ReLUs that the network does not have")
+        listed = {(value, len(numbers)) for value, numbers in leaf.slopes.items()}
+        require(listed <= relus, f"leaf {index} has slopes of ReLUs that the network does not have")
         relaxation, bounds = self._bounded(path)
         slopes = {
             value: torch.floor(torch.tensor(numbers, dtype=torch.float64).clamp(0, 1) * 2.0**SLOPE_BITS + 0.5).long()
@@ -96,8 +92,7 @@ class Walk:
         }
         form = torch.eye(network.classes, dtype=torch.float64)[row][None]
         (least,) = relaxation.least(network.output, form, bounds, ChosenLines(slopes))
-        if not least > 0:
-            raise Rejected(f"leaf {index} does not prove that its row is positive")
+        require(least > 0, f"leaf {index} does not prove that its row is positive")
 
     def _bounded(self, path: _Path) -> tuple[FixedRelaxation, dict[int, IntegerInterval]]:
         """A leaf's box, and the bounds of its neurons with CROWN's lines."""
