@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from flint import arb, ctx, fmpq
@@ -125,10 +125,7 @@ class Enclosed:
             tilt = sign * (piece.slope(point) - number)
             falls = arb.min(tilt * (start - point), tilt * (end - point))
             candidates.append(sign * (piece.value(point) - number * point) + falls)
-        least = candidates[0]
-        for candidate in candidates[1:]:
-            least = arb.min(least, candidate)
-        return least
+        return reduce(arb.min, candidates)
 
     def _met(self, low: arb, high: arb) -> list[tuple[SmoothPiece, arb, arb]] | None:
         """The pieces that an interval may meet, each with the ends of its intersection with the interval."""

@@ -97,7 +97,7 @@ class FixedLinear(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, weight=_absolute(self.weight))
+        return replace(self, weight=self.weight.absolute)
 
     def neurons(self, indices: Tensor) -> Fixed:
         return replace(self.weight, units=self.weight.units[indices])
@@ -139,7 +139,7 @@ class _Convolution(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, kernels=_absolute(self.kernels))
+        return replace(self, kernels=self.kernels.absolute)
 
     def linear(self, inputs: Sequence[Fixed]) -> Fixed:
         groups, (top, left, bottom, right) = self.settings["groups"], self.settings["padding"]
@@ -230,7 +230,7 @@ class _Diagonal(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, factors=_absolute(self.factors))
+        return replace(self, factors=self.factors.absolute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,9 +297,10 @@ def _index_map(stored: _Stored) -> FixedLayer:
 
 
 def _scale(stored: _Stored) -> FixedLayer:
+    factors = stored.numbers("factor")
     if not stored.settings["divide"]:
-        return _Diagonal(None, of_floats(stored.numbers("factor")))
-    return _Diagonal(None, _spread(stored, "factor", lambda factor: 1 / factor))
+        return _Diagonal(None, of_floats(factors))
+    return _Diagonal(None, replace(of_fractions([1 / Fraction(factor) for factor in factors.tolist()]), error=1))
 
 
 def _batch_scale(stored: _Stored) -> FixedLayer:
@@ -310,12 +311,6 @@ def _batch_scale(stored: _Stored) -> FixedLayer:
     }
     factors = [gain * roots[number] for gain, number in zip(gains, stored.numbers("variance").tolist(), strict=True)]
     return _Diagonal(None, replace(of_fractions(factors), error=2))
-
-
-def _spread(stored: _Stored, name: str, function: Callable[[Fraction], Fraction]) -> Fixed:
-    numbers = stored.numbers(name).tolist()
-    values = {number: function(Fraction(number)) for number in set(numbers)}
-    return replace(of_fractions([values[number] for number in numbers]), error=1)
 
 
 def _shift(stored: _Stored) -> FixedLayer:
@@ -342,10 +337,6 @@ def _reciprocal_root(number: Fraction) -> Fraction:
     """`1 / sqrt(number)`, at most 2**-ROOT_BITS of it too small."""
     bits = ROOT_BITS + max(0, number.numerator.bit_length() - number.denominator.bit_length())
     return Fraction(math.isqrt((number.denominator << (2 * bits)) // number.numerator), 1 << bits)
-
-
-def _absolute(numbers: Fixed) -> Fixed:
-    return replace(numbers, units=numbers.units.abs())
 
 
 def upper_bounds(numbers: Fixed) -> Fixed:

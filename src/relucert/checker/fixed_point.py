@@ -6,6 +6,7 @@ of two digits stay below 2**53, so that float64 computes them exactly, in any or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -90,15 +91,21 @@ class Fixed:
     def _finer(self, shift: int) -> Fixed:
         return Fixed(self.units << min(shift, 63), self.bits + shift, self.error << shift)
 
+    @property
+    def absolute(self) -> Fixed:
+        return replace(self, units=self.units.abs())
+
     def negated(self) -> Fixed:
         return replace(self, units=-self.units)
 
-    def at(self, columns: Tensor) -> Fixed:
-        """The columns at these positions, (count,)."""
-        return replace(self, units=self.units[..., columns])
+    def at(self, columns: Tensor | None) -> Fixed:
+        """The columns at these positions, (count,); None: all of them."""
+        return self if columns is None else replace(self, units=self.units[..., columns])
 
-    def spread(self, columns: Tensor, size: int) -> Fixed:
-        """A table of `size` columns with these columns at the given positions, and zeros elsewhere."""
+    def spread(self, columns: Tensor | None, size: int) -> Fixed:
+        """A table of `size` columns with these columns at the given positions, None for all, and zeros elsewhere."""
+        if columns is None:
+            return self
         return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, columns, self.units))
 
     @property
@@ -130,7 +137,7 @@ def of_fractions(numbers: Sequence[Fraction], up: bool = False) -> Fixed:
     largest = max((abs(number) for number in numbers), default=Fraction(0))
     bits = BITS - 2 - (largest.numerator.bit_length() - largest.denominator.bit_length()) if largest else 0
     scale = Fraction(2) ** bits
-    units = [-_floor(-number * scale) if up else _floor(number * scale) for number in numbers]
+    units = [math.ceil(number * scale) if up else math.floor(number * scale) for number in numbers]
     return Fixed(torch.tensor(units, dtype=torch.int64), bits)
 
 
@@ -165,12 +172,12 @@ def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
 def matrix_product(left: Fixed, right: Fixed) -> Fixed:
     """`left @ right`, rounded down to units that hold it."""
     error = left.units.shape[-1] * (left.error * right.largest + right.error * left.largest)
-    return _rounded(_block_levels(left, right, _rows, torch.matmul), left.bits + right.bits, error)
+    return _rounded(_block_levels(left, right, 0, torch.matmul), left.bits + right.bits, error)
 
 
 def sums(left: Fixed, right: Fixed) -> list[int]:
     """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
-    return whole(_block_levels(left, right, _rows, torch.matmul))
+    return whole(_block_levels(left, right, 0, torch.matmul))
 
 
 def row_sums(left: Fixed, right: Fixed) -> list[int]:
@@ -179,7 +186,7 @@ def row_sums(left: Fixed, right: Fixed) -> list[int]:
     def product(first: Tensor, second: Tensor) -> Tensor:
         return (first * second).sum(-1)
 
-    return whole(_block_levels(left, right, _columns, product))
+    return whole(_block_levels(left, right, -1, product))
 
 
 def whole(levels: list[Tensor]) -> list[int]:
@@ -202,10 +209,13 @@ def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Ten
     return [level.to(torch.int64) for level in levels if level is not None]
 
 
-def _block_levels(left: Fixed, right: Fixed, cut: Callable[[Fixed, int], Fixed], product: Product) -> list[Tensor]:
-    """The levels of a product whose sums are computed in blocks of so many terms that float64 is exact."""
+def _block_levels(left: Fixed, right: Fixed, axis: int, product: Product) -> list[Tensor]:
+    """The levels of a product whose sums are computed in blocks of so many terms that float64 is exact.
+
+    axis: That of the second factor along which the sums go; that of the first one is its last.
+    """
     blocks = [
-        _levels(_columns(left, begin), cut(right, begin), product, TERMS)
+        _levels(_block(left, -1, begin), _block(right, axis, begin), product, TERMS)
         for begin in range(0, max(1, left.units.shape[-1]), TERMS)
     ]
     length = max(map(len, blocks))
@@ -235,16 +245,12 @@ def _rounded(levels: list[Tensor], bits: int, error: int) -> Fixed:
     return Fixed(top, bits - shift, _shifted(error, shift) + 1)
 
 
-def _columns(numbers: Fixed, begin: int) -> Fixed:
-    return replace(numbers, units=numbers.units[..., begin : begin + TERMS]) if begin or _long(numbers, -1) else numbers
-
-
-def _rows(numbers: Fixed, begin: int) -> Fixed:
-    return replace(numbers, units=numbers.units[begin : begin + TERMS]) if begin or _long(numbers, 0) else numbers
-
-
-def _long(numbers: Fixed, axis: int) -> bool:
-    return numbers.units.shape[axis] > TERMS
+def _block(numbers: Fixed, axis: int, begin: int) -> Fixed:
+    """TERMS positions of an axis, or as many as there are."""
+    size = numbers.units.shape[axis]
+    if size <= TERMS:
+        return numbers
+    return replace(numbers, units=numbers.units.narrow(axis, begin, min(TERMS, size - begin)))
 
 
 def _largest(units: Tensor) -> int:
@@ -262,7 +268,3 @@ def _trailing_zeros(units: Tensor) -> int:
 def _shifted(error: int, shift: int) -> int:
     """An error in units that are 2**shift times larger, rounded up."""
     return -(-error >> shift)
-
-
-def _floor(number: Fraction) -> int:
-    return number.numerator // number.denominator

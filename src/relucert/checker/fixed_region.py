@@ -78,11 +78,12 @@ class FixedRegion:
         """Lower bounds of forms, (forms, size), on the inputs."""
         charge = forms.error * self.total / Fraction(2) ** forms.bits
         columns = forms.support
-        least = self._least(forms) if columns is None else self._at(columns)._least(forms.at(columns))
-        return [number - charge for number in least]
+        return [number - charge for number in self._at(columns)._least(forms.at(columns))]
 
-    def _at(self, columns: Tensor) -> FixedRegion:
-        """The region in some coordinates alone; others must have coefficient 0 in the forms."""
+    def _at(self, columns: Tensor | None) -> FixedRegion:
+        """The region in some coordinates alone, None for all; others must have coefficient 0 in the forms."""
+        if columns is None:
+            return self
         return replace(
             self,
             low=self.low.at(columns),
@@ -102,7 +103,7 @@ class FixedRegion:
     def _falls(self, forms: Fixed) -> list[Fraction]:
         """How far forms fall below their values at the centre, at most, by the dual norm."""
         forms = forms.filled()
-        sizes = replace(forms, units=forms.units.abs())
+        sizes = forms.absolute
         if self.rooms is None:
             return [self.radius * norm for norm in self._dual(sizes)]
         norm_units = torch.minimum(self._norm_shares(forms), sizes.units)

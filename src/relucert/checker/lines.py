@@ -89,7 +89,7 @@ class IntegerInterval:
         return of_integers(heights, BOUND_BITS + CHORD_BITS, up=True)
 
     @cached_property
-    def activations(self) -> tuple[Fixed, Fixed]:
+    def image(self) -> tuple[Fixed, Fixed]:
         """Lower and upper bounds of the ReLUs, rounded outwards."""
         low, high = ([max(0, number) for number in ends] for ends in (self.lower, self.upper))
         return of_integers(low, BOUND_BITS), of_integers(high, BOUND_BITS, up=True)
@@ -141,14 +141,15 @@ class ChosenLines:
 
     def of_forms(self, forms: slice) -> ChosenLines:
         """The dual variables of a slice of the forms."""
+
+        def cut(table: Tensor) -> Tensor:
+            return table[forms] if table.ndim > 1 else table
+
         slopes, signs, multipliers = (
-            {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
+            {value: cut(table) for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)
         )
-        smooth = {
-            value: (below if below.ndim == 1 else below[forms], above if above.ndim == 1 else above[forms])
-            for value, (below, above) in self.smooth.items()
-        }
+        smooth = {value: (cut(below), cut(above)) for value, (below, above) in self.smooth.items()}
         return ChosenLines(slopes, signs, multipliers, self.flat, smooth)
 
 

@@ -87,18 +87,17 @@ Rows = list[list[tuple[int, Fraction]]]
 class _Extended:
     """A network with the largest excess over the inequalities of every case as its outputs.
 
-    rows, constants: by value the exact numbers of layers, where the network can only hold rounded ones.
+    exact: by value the layers whose exact numbers the network can't hold, only rounded ones.
     """
 
     def __init__(self, network: Network, cases: Sequence[Sequence[Inequality]]) -> None:
         self.nodes = list(network.nodes)
-        self.rows: dict[int, tuple[Rows, int]] = {}
+        self.exact: dict[int, FixedLayer] = {}
         inequalities = [inequality for case in cases for inequality in case]
         scales = [_scale(inequality) for inequality in inequalities]
         rows = [_terms(constraint.outputs, scale) for constraint, scale in zip(inequalities, scales, strict=True)]
-        value = self._excess(network.output, rows, network.classes)
         bounds = [-scale * constraint.bound for constraint, scale in zip(inequalities, scales, strict=True)]
-        self.constants = {value: bounds}
+        value = self._excess(network.output, rows, network.classes, bounds)
         if any(constraint.inputs for constraint in inequalities):
             shape, source = network.input_shape, 0
             if len(shape) > 1:
@@ -114,20 +113,22 @@ class _Extended:
     @property
     def fixed(self) -> dict[int, FixedLayer]:
         """The fixed-point forms of all layers."""
-        exact_ones: dict[int, FixedLayer] = {
-            value: _fixed_rows(rows, size, self.constants.get(value)) for value, (rows, size) in self.rows.items()
-        }
-        return {**fixed_layers(self.network), **exact_ones}
+        return {**fixed_layers(self.network), **self.exact}
 
     def _append(self, operation: Layer, *inputs: int) -> int:
         self.nodes.append(Node(operation, inputs))
         return len(self.nodes)
 
-    def _excess(self, source: int, rows: Rows, size: int) -> int:
-        """Forms on a value; what the network stores of them is never used."""
+    def _excess(self, source: int, rows: Rows, size: int, constants: Sequence[Fraction] | None = None) -> int:
+        """Forms on a value of a size, by the terms of every row; what the network stores of them is never used."""
+        numbers = [Fraction(0)] * (len(rows) * size)
+        for row, terms in enumerate(rows):
+            for index, number in terms:
+                numbers[row * size + index] += number
         nothing = torch.zeros(len(rows), size, dtype=torch.float64)
         value = self._append(Linear(nothing, nothing.new_zeros(len(rows))), source)
-        self.rows[value] = rows, size
+        bias = None if constants is None else rounded(constants)
+        self.exact[value] = FixedLinear(bias, rounded(numbers).reshaped(len(rows), size))
         return value
 
     def _halve(self, value: int, groups: Sequence[int]) -> int:
@@ -147,15 +148,6 @@ class _Extended:
         kept = self._append(IndexMap.of(torch.tensor(first), (size,)), value)
         raised = self._append(IndexMap.of(torch.tensor(larger), (len(differences),)), rise)
         return self._append(Add(), kept, raised)
-
-
-def _fixed_rows(rows: Rows, size: int, constants: Sequence[Fraction] | None) -> FixedLinear:
-    """A linear layer on a value of a size, with the terms of every row and the bias, in fixed point."""
-    numbers = [Fraction(0)] * (len(rows) * size)
-    for row, terms in enumerate(rows):
-        for index, number in terms:
-            numbers[row * size + index] += number
-    return FixedLinear(None if constants is None else rounded(constants), rounded(numbers).reshaped(len(rows), size))
 
 
 def _scale(inequality: Inequality) -> Fraction:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
 
 import torch
 
@@ -20,11 +19,8 @@ from relucert.checker.trees import BoundingRule
 KEPT = 2**12  # boxes whose bounds are remembered for other rows
 
 
-class _Path(NamedTuple):
-    """The cuts on the way to a node: the new ends of the coordinates that were cut."""
-
-    low: dict[int, Fraction]
-    high: dict[int, Fraction]
+Cuts = dict[int, tuple[Fraction, Fraction]]
+"""The new ends of the coordinates that were cut on the way to a node."""
 
 
 @dataclass(eq=False)
@@ -44,35 +40,33 @@ class Walk:
         """Checks all leaves and returns their number; raises Rejected unless all hold and every node is in a tree."""
         count = self.relaxation.network.classes
         require(len(self.nodes) >= count, "a row without a tree")
-        waiting = [(index, index, _Path({}, {})) for index in range(count)]
+        waiting = [(index, index, Cuts()) for index in range(count)]
         seen, leaves = set(range(len(waiting))), 0
         while waiting:
-            index, row, path = waiting.pop()
+            index, row, cuts = waiting.pop()
             node = self.nodes[index]
             if isinstance(node, LeafNode):
-                self._check_leaf(index, node, row, path)
+                self._check_leaf(index, node, row, cuts)
                 leaves += 1
                 if self.progress is not None:
                     self.progress(leaves, (len(self.nodes) + count) // 2)
                 continue
             self._check_halves(index, node, seen)
             seen.update(node.halves)
-            paths = self._cut(index, node, path)
-            waiting += [(half, row, half_path) for half, half_path in zip(node.halves, paths, strict=True)]
+            ends = self._cut(index, node, cuts)
+            waiting += [
+                (half, row, {**cuts, node.coordinate: pair}) for half, pair in zip(node.halves, ends, strict=True)
+            ]
         require(len(seen) == len(self.nodes), "some nodes belong to no tree")
         return leaves
 
-    def _cut(self, index: int, node: CutNode, path: _Path) -> list[_Path]:
+    def _cut(self, index: int, node: CutNode, cuts: Cuts) -> tuple[tuple[Fraction, Fraction], ...]:
+        """The ends of the coordinate that a node cuts, in each of its halves."""
         require(0 <= node.coordinate < len(self.box[0]), f"node {index} is cut at an input that can't be cut")
-        low = path.low.get(node.coordinate, self.box[0][node.coordinate])
-        high = path.high.get(node.coordinate, self.box[1][node.coordinate])
+        low, high = cuts.get(node.coordinate, [ends[node.coordinate] for ends in self.box])
         at = Fraction(node.at)
         require(low <= at <= high, f"node {index} is cut outside its box")
-        ends = ((low, at), (at, high))
-        return [
-            path._replace(low={**path.low, node.coordinate: lowest}, high={**path.high, node.coordinate: highest})
-            for lowest, highest in ends
-        ]
+        return (low, at), (at, high)
 
     def _check_halves(self, index: int, node: CutNode, seen: set[int]) -> None:
         first, second = node.halves
@@ -80,12 +74,12 @@ class Walk:
         own = first != second and not seen & {first, second}
         require(own and inside, f"node {index} has no two halves of its own")
 
-    def _check_leaf(self, index: int, leaf: LeafNode, row: int, path: _Path) -> None:
+    def _check_leaf(self, index: int, leaf: LeafNode, row: int, cuts: Cuts) -> None:
         network = self.relaxation.network
         relus = {(value, network.sizes[value]) for value, node in network.steps() if node.operation.name == "relu"}
         listed = {(value, len(numbers)) for value, numbers in leaf.slopes.items()}
         require(listed <= relus, f"leaf {index} has slopes of ReLUs that the network does not have")
-        relaxation, bounds = self._bounded(path)
+        relaxation, bounds = self._bounded(cuts)
         slopes = {
             value: torch.floor(torch.tensor(numbers, dtype=torch.float64).clamp(0, 1) * 2.0**SLOPE_BITS + 0.5).long()
             for value, numbers in leaf.slopes.items()
@@ -94,14 +88,13 @@ class Walk:
         (least,) = relaxation.least(network.output, form, bounds, ChosenLines(slopes))
         require(least > 0, f"leaf {index} does not prove that its row is positive")
 
-    def _bounded(self, path: _Path) -> tuple[FixedRelaxation, dict[int, IntegerInterval]]:
+    def _bounded(self, cuts: Cuts) -> tuple[FixedRelaxation, dict[int, IntegerInterval]]:
         """A leaf's box, and the bounds of its neurons with CROWN's lines."""
-        key = tuple(sorted(path.low.items())), tuple(sorted(path.high.items()))
+        key = tuple(sorted(cuts.items()))
         if key not in self._bounds:
-            ends = zip(self.box, (path.low, path.high), strict=True)
-            low, high = (
-                [moved.get(coordinate, end) for coordinate, end in enumerate(corner)] for corner, moved in ends
-            )
+            low, high = map(list, self.box)
+            for coordinate, ends in cuts.items():
+                low[coordinate], high[coordinate] = ends
             relaxation = self.relaxation.over(FixedRegion.between(low, high))
             if len(self._bounds) >= KEPT:
                 self._bounds.pop(next(iter(self._bounds)))
