@@ -122,18 +122,6 @@ def _hard_swish_slope(x: Tensor) -> Tensor:
     return torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (2 * x + 3) / 6))
 
 
-def _reciprocal(x: arb) -> arb:
-    return 1 / x
-
-
-def _reciprocal_slope(x: Any) -> Any:
-    return -1 / (x * x)
-
-
-def _reciprocal_pieces(low: arb, high: arb) -> tuple[SmoothPiece]:
-    return (SmoothPiece(None, None, 1 if low > 0 else -1, _reciprocal, _reciprocal_slope),)
-
-
 @lru_cache(maxsize=None, typed=True)
 def _elu(alpha: float) -> SmoothFunction:
     """Both of its pieces are convex; at 0 the derivative jumps from alpha to 1."""
@@ -198,10 +186,7 @@ PLAIN = {
             overflow_factor=8,  # it is a sixth of a product of up to 6 |x|
         ),
         SmoothFunction(
-            "reciprocal",
-            _reciprocal,
-            _reciprocal_slope,
-            pieces_between=_reciprocal_pieces,
+            "reciprocal", lambda x: 1 / x, lambda x: -1 / (x * x), (-1, 1), lambda: [arb(0)],
             defined=lambda low, high: bool(low > 0) or bool(high < 0),
         ),
         SmoothFunction(

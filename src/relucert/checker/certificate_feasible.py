@@ -81,7 +81,8 @@ class Feasibility:
         they are kept for the next certificate unless they are too many."""
         if value in self._kept:
             return self._kept[value]
-        rows = (self._cut(maps) for maps in self.maker.through(value, self.linearised.neurons[value].index))
+        every = self.maker.maps(value, self.linearised.neurons[value].index, through=True)
+        rows = (self._cut(maps) for maps in every)
         count = sum(map(len, self.linearised.neurons.values()))
         if count * (count + len(self.linearised.region.radii)) > MOST_KEPT:
             return rows
@@ -175,7 +176,7 @@ class Feasibility:
             order = spatial(network, max(source, INPUT))
             matrices[source] = ScaledRows(order[columns[source][order] > 0])
         done = 0
-        for maps in self.maker.local(value, torch.tensor(wanted)):
+        for maps in self.maker.maps(value, torch.tensor(wanted), through=False):
             count = len(next(iter(maps.values())).forms.units)
             for source, matrix in matrices.items():
                 row_roots = roots[source][done : done + count]

@@ -58,11 +58,9 @@ class Claim:
     @property
     def margins(self) -> tuple[int, list[int]] | None:
         """The label and the rivals, where the rows are the margins of one class over others."""
-        if any(self.offsets):
-            return None
         pairs = [_margin(row) for row in self.rows]
         labels = {pair[0] for pair in pairs if pair is not None}
-        if None in pairs or len(labels) != 1:
+        if any(self.offsets) or None in pairs or len(labels) != 1:
             return None
         return labels.pop(), [pair[1] for pair in pairs if pair is not None]
 
@@ -91,8 +89,7 @@ class Claim:
 
 def _margin(row: list[float]) -> tuple[int, int] | None:
     """The classes of a row that is one score less another."""
-    remaining = [number for number in row if number not in (0.0, 1.0, -1.0)]
-    if remaining or row.count(1.0) != 1 or row.count(-1.0) != 1:
+    if (row.count(1.0), row.count(-1.0), row.count(0.0)) != (1, 1, len(row) - 2):
         return None
     return row.index(1.0), row.index(-1.0)
 

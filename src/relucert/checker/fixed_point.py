@@ -76,10 +76,7 @@ class Fixed:
 
     def plus(self, addend: Fixed) -> Fixed:
         """The sums, in units as small as the larger one of the two allows."""
-        first, second = self.filled(), addend.filled()
-        nonzero = [summand.bits for summand in (first, second) if _largest(summand.units)]
-        bits = min(nonzero, default=max(first.bits, second.bits))
-        first, second = first._in_units(bits), second._in_units(bits)
+        first, second = aligned(self, addend)
         if _largest(first.units) + _largest(second.units) >= 1 << BITS:
             first, second = first.coarser(1), second.coarser(1)
         return Fixed(first.units + second.units, first.bits, first.error + second.error)
@@ -116,6 +113,14 @@ class Fixed:
 
     def reshaped(self, *shape: int) -> Fixed:
         return replace(self, units=self.units.reshape(shape))
+
+
+def aligned(first: Fixed, second: Fixed) -> tuple[Fixed, Fixed]:
+    """Two tables in the same units, as small as the larger one of the two allows."""
+    first, second = first.filled(), second.filled()
+    nonzero = [numbers.bits for numbers in (first, second) if _largest(numbers.units)]
+    bits = min(nonzero, default=max(first.bits, second.bits))
+    return first._in_units(bits), second._in_units(bits)
 
 
 def of_floats(numbers: Tensor) -> Fixed:

@@ -58,15 +58,15 @@ class FixedRegion:
             high = [
                 min(end, Fraction(wall)) if wall < math.inf else end for end, wall in zip(high, box[1], strict=True)
             ]
+        around = cls.between(low, high)
         if norm == math.inf:
-            return cls.between(low, high)
-        sizes = [max(abs(lowest), abs(highest)) for lowest, highest in zip(low, high, strict=True)]
+            return around
         rooms = None
         if box is not None:
             falls, rises = ([abs(end - wall) for end, wall in zip(point, ends, strict=True)] for ends in (low, high))
             rooms = of_fractions(falls, up=True), of_fractions(rises, up=True)
         units = None if scale is None else of_fractions([Fraction(number) for number in scale], up=True)
-        return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, sizes)
+        return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, around.sizes)
 
     @classmethod
     def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:

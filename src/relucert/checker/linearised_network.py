@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 
 import torch
@@ -18,10 +17,10 @@ from flint import fmpq
 from torch import Tensor
 
 from relucert.checker.activations import is_activation
-from relucert.checker.ball_region import BallRegion, Numbers, fixed
+from relucert.checker.ball_region import BallRegion, Numbers, as_fraction, fixed
 from relucert.checker.certificate_document import CertificateProof, LayerEntry
 from relucert.checker.entries import Rejected, require
-from relucert.checker.fixed_layers import FixedLayer, upper_bounds
+from relucert.checker.fixed_layers import upper_bounds
 from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
 from relucert.checker.graphs import BOUND_UNIT, LinePiece, relu_pieces, smooth_outputs, smooth_pieces
 from relucert.checker.lines import IntegerInterval
@@ -64,7 +63,6 @@ class CheckedNetwork:
     """The network over the region of a proof.
 
     Attributes:
-        layers: The affine operations by value.
         region: The inputs, as `centre + radii y`.
         values: By value, the reference, (1, size), taken for exact.
         residuals: By affine value and for the input, how far it may be from the operation on the references before it,
@@ -80,7 +78,6 @@ class CheckedNetwork:
 
     network: Network
     relaxation: FixedRelaxation
-    layers: Mapping[int, FixedLayer]
     region: BallRegion
     values: dict[int, Fixed]
     residuals: dict[int, Fixed]
@@ -100,7 +97,7 @@ class CheckedNetwork:
         complete = set(proof.layers) == set(network.preactivations)
         require(complete, "it has not the neurons of every pre-activation")
         region = BallRegion.of(proof)
-        linearised = cls(network, relaxation, relaxation.layers, region, {}, {}, {}, {}, {}, {}, network.output)
+        linearised = cls(network, relaxation, region, {}, {}, {}, {}, {}, {}, network.output)
         linearised._refer(INPUT, fixed(region.centre), None)
         if INPUT in network.preactivations:
             linearised._open(INPUT, proof.layers[INPUT], bound(linearised, INPUT))
@@ -155,7 +152,7 @@ class CheckedNetwork:
             pieces = self._smooth_pieces(value, entry, interval, function)
             max_deviations = [max(piece.largest for piece in lines) for lines in pieces]
         self.slopes[value] = Fixed(torch.tensor(slopes, dtype=torch.int64), entry.slope_bits)
-        self.max_deviation[value] = of_fractions([_fraction(number) for number in max_deviations], up=True)
+        self.max_deviation[value] = of_fractions([as_fraction(number) for number in max_deviations], up=True)
         self.neurons[value] = UnstableNeurons(
             torch.tensor(entry.neurons, dtype=torch.long),
             centre=[centres[neuron] for neuron in entry.neurons],
@@ -245,8 +242,8 @@ class CheckedNetwork:
                 if len(self.neurons[source]):
                     image = image.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
             else:
-                image = self.layers[value].linear([moved[source] for source in node.inputs])
-                spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
+                image = self.relaxation.layers[value].linear([moved[source] for source in node.inputs])
+                spread = self.relaxation.layers[value].magnitude([drift[source] for source in node.inputs])
                 spread = upper_bounds(spread.plus(self.residuals[value]))
             moved[value], drift[value] = replace(image, error=0), upper_bounds(spread.plus(uniform(image)))
         values = self.preactivations
@@ -265,12 +262,5 @@ def uniform(numbers: Fixed) -> Fixed:
 
 def numbers_of(fixed: Fixed) -> Numbers:
     """The units of numbers, (1, size) or (size,), exactly and without their error."""
-    units = fixed.units.flatten().tolist()
-    if fixed.bits < 0:
-        return [fmpq(number << -fixed.bits) for number in units]
-    unit = fmpq(1, 1 << fixed.bits)
-    return [number * unit for number in units]
-
-
-def _fraction(number: fmpq) -> Fraction:
-    return Fraction(int(number.p), int(number.q))
+    unit = fmpq(2) ** -fixed.bits
+    return [number * unit for number in fixed.units.flatten().tolist()]

@@ -29,10 +29,7 @@ class IntegerInterval:
 
     def met(self, second: IntegerInterval) -> IntegerInterval:
         """The intersection of two intervals."""
-        return IntegerInterval(
-            [max(both) for both in zip(self.lower, second.lower, strict=True)],
-            [min(both) for both in zip(self.upper, second.upper, strict=True)],
-        )
+        return self.replaced(range(len(self.lower)), second)
 
     def replaced(self, neurons: Sequence[int], bounds: IntegerInterval) -> IntegerInterval:
         """The intervals, those of some neurons intersected with further bounds of these."""

@@ -65,10 +65,6 @@ class FixedRelaxation:
         """The smooth activation that computes a value, between the bounds of its pre-activation."""
         return bounds[self.network.source(value)].enclosed(self.smooth[value], self.error)
 
-    def over(self, region: FixedRegion) -> FixedRelaxation:
-        """The relaxation of the same network over another region."""
-        return replace(self, region=region)
-
     def least(self, value: int, forms: Tensor, bounds: Bounds, lines: ChosenLines = FAST_LIN) -> list[int]:
         """Lower bounds of forms on a value, integers over 2**64, wherever the bounds and signs hold.
 
