@@ -17,10 +17,10 @@ import torch
 from flint import arb, ctx, fmpq
 from torch import Tensor
 
+from relucert.checker.activations import SmoothFunction, SmoothPiece
 from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed, of_integers
 from relucert.checker.noise import ActivationError
-from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
 
 BOUND_BITS = 64  # of bounds of neurons
 OFFSET_BITS = 160  # of offsets, which are then rounded to what a `Fixed` has

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from flint import arb, ctx, fmpq
 
+from relucert.checker.activations import SmoothFunction
 from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.certificate_document import GraphEntry
 from relucert.checker.enclosures import PRECISION, Enclosed
 from relucert.checker.entries import require
 from relucert.checker.lines import BOUND_BITS, IntegerInterval
 from relucert.checker.noise import ActivationError
-from relucert.checker.smooth_function import SmoothFunction
 
 ZERO = fmpq(0)
 BOUND_UNIT = fmpq(1, 1 << BOUND_BITS)

@@ -16,7 +16,7 @@ import torch
 from flint import fmpq
 from torch import Tensor
 
-from relucert.checker.activations import is_activation
+from relucert.checker.activations import SmoothFunction, is_activation
 from relucert.checker.ball_region import BallRegion, Numbers, as_fraction, fixed
 from relucert.checker.certificate_document import CertificateProof, LayerEntry
 from relucert.checker.entries import Rejected, require
@@ -25,7 +25,6 @@ from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integ
 from relucert.checker.graphs import BOUND_UNIT, LinePiece, relu_pieces, smooth_outputs, smooth_pieces
 from relucert.checker.lines import IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
-from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.tree_check import TreeCheck
 from relucert.network import Network
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from relucert.checker.activations import SmoothFunction
 from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
 from relucert.checker.noise import ActivationError
-from relucert.checker.smooth_function import SmoothFunction
 
 BOUND_BITS = 64
 SLOPE_BITS = 20  # of the slopes that a proof gives

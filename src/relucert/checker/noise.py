@@ -7,7 +7,7 @@ an activation is a number of units in the last place, which a proof assumes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,11 +15,11 @@ import torch
 from flint import arb, fmpq
 from torch import Tensor
 
+from relucert.checker.activations import SmoothFunction
 from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer
 from relucert.checker.fixed_point import Fixed, of_fractions
 from relucert.checker.selections import check_exact
-from relucert.checker.smooth_function import SmoothFunction
 from relucert.network import Network, Node
 
 FOLDED = 8  # roundings of a factor or an offset that may be combined with its neighbours beforehand
@@ -128,19 +128,17 @@ def _can_be_evaluated(node: Node, precision: Precision) -> bool:
     return all(precision.represents(tensor) for tensor in tensors.values())
 
 
-def rounds(node: Node, precision: Precision) -> bool:
-    """Whether computing the value of an affine operation may add noise."""
-    return _roundings(node, None, precision) > 0
-
-
-def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], precision: Precision) -> Fixed | None:
+def noise(
+    node: Node, layer: FixedLayer, sizes_of: Callable[[int], list[Fraction]], precision: Precision
+) -> Fixed | None:
     """Upper bounds of the noise of an affine operation's value, (size,); None where it does not round.
 
-    sizes: For each input, upper bounds of the absolute values of its computed coordinates.
+    sizes_of: Gives upper bounds of the absolute values of the computed coordinates of an input.
     """
-    count = _roundings(node, sizes, precision)
-    if not count:
+    if not _roundings(node, None, precision):
         return None
+    sizes = [sizes_of(source) for source in node.inputs]
+    count = _roundings(node, sizes, precision)
     share = count * precision.unit
     require(share < Fraction(1, 2), f"{count} roundings of one number may lose all of its digits")
     addend = precision.underflow / precision.unit  # more than an operand that is flushed to zero loses

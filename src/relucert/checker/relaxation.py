@@ -15,14 +15,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.activations import FUNCTIONS, is_activation, smooth_function
+from relucert.checker.activations import FUNCTIONS, SmoothFunction, is_activation, smooth_function
 from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, ChosenLines, IntegerInterval
 from relucert.checker.noise import ActivationError
-from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.totals import Totals
 from relucert.network import Network
 
