@@ -133,11 +133,8 @@ class Feasibility:
         }
         fits = all(len(numbers) == sizes.get(source) for source, numbers in entry.profiles.items())
         require(fits, "a profile has not one number for each neuron of a source")
-        return {
-            source: [fraction(number) for number in entry.profiles[source]] if source in entry.profiles
-            else [fmpq(1)] * size
-            for source, size in sizes.items()
-        }  # fmt: skip
+        profiles = {source: entry.profiles.get(source, [1.0] * size) for source, size in sizes.items()}
+        return {source: [fraction(number) for number in numbers] for source, numbers in profiles.items()}
 
     def _carried(self, value: int, entry: CertificateEntry, required: Numbers) -> Numbers:
         """The weights T with which the squared deviations of a pre-activation have to be bounded, one per neuron.

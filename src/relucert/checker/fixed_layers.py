@@ -109,7 +109,7 @@ class _Convolution(FixedLayer):
 
     Attributes:
         kernels: (groups, taps of all input channels of a group, output channels of a group).
-        terms: How many products one sum has, at most.
+        size: Height and width of a kernel.
     """
 
     kernels: Fixed
@@ -117,7 +117,6 @@ class _Convolution(FixedLayer):
     after: Shape
     settings: dict[str, Any]
     size: tuple[int, int]
-    terms: int
 
     def transpose(self, forms: Fixed) -> Fixed:
         """Pulls forms back within the smallest window outside of which all coefficients are zero."""
@@ -168,15 +167,16 @@ class _Convolution(FixedLayer):
                 self.settings["stride"], (height, width), self.settings["dilation"], self.size, strict=True
             )
         )
-        step = max(1, TERMS // (self.size[0] * self.size[1]))  # output channels whose sums are exact
+        taps = self.size[0] * self.size[1]
+        step = max(1, TERMS // taps)  # output channels whose sums are exact
 
         def spread(kernels: Tensor, digits: Tensor) -> Tensor:
-            taps = (kernels @ digits).flatten(1, 2)  # (forms, groups * taps, positions)
+            columns = (kernels @ digits).flatten(1, 2)  # (forms, groups * taps, positions)
             strides, dilation = self.settings["stride"], self.settings["dilation"]
-            return functional.fold(taps, size, self.size, dilation=dilation, stride=strides)
+            return functional.fold(columns, size, self.size, dilation=dilation, stride=strides)
 
         if step >= per_group:
-            return multiply(self.kernels, images, spread, self.terms)
+            return multiply(self.kernels, images, spread, per_group * taps)
         total = None
         for begin in range(0, per_group, step):
             channels = slice(begin, begin + step)
@@ -286,8 +286,7 @@ def _convolution(stored: _Stored) -> FixedLayer:
     kernels = weight.flatten(1).unflatten(0, (groups, -1)).transpose(1, 2)
     bias = of_floats(stored.tensors["bias"][:, None, None].expand(stored.after).flatten())
     size = (weight.shape[2], weight.shape[3])
-    terms = weight.shape[0] // groups * size[0] * size[1]
-    return _Convolution(bias, of_floats(kernels), stored.before, stored.after, stored.settings, size, terms)
+    return _Convolution(bias, of_floats(kernels), stored.before, stored.after, stored.settings, size)
 
 
 def _index_map(stored: _Stored) -> FixedLayer:

@@ -38,7 +38,6 @@ class UnstableNeurons:
 
     Attributes:
         index: Their indices, (count,).
-        centre: Their references.
         lower, upper: The least and the largest deviation of each from its reference.
         slope: The slopes s of their activations.
         pieces: What the graphs of their activations are, or lie between.
@@ -46,7 +45,6 @@ class UnstableNeurons:
     """
 
     index: Tensor
-    centre: Numbers
     lower: Numbers
     upper: Numbers
     slope: Numbers
@@ -154,7 +152,6 @@ class CheckedNetwork:
         self.max_deviation[value] = of_fractions([as_fraction(number) for number in max_deviations], up=True)
         self.neurons[value] = UnstableNeurons(
             torch.tensor(entry.neurons, dtype=torch.long),
-            centre=[centres[neuron] for neuron in entry.neurons],
             lower=[lower[neuron] for neuron in entry.neurons],
             upper=[upper[neuron] for neuron in entry.neurons],
             slope=[fmpq(slope, 1 << entry.slope_bits) for slope in entry.slopes],
