@@ -12,7 +12,7 @@ import numpy as np
 from relucert.checker.claim import KEYS, RadiusClaim, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
-from relucert.checker.trees import BoundingRule, Scope, scope_of, smooth_slopes_of
+from relucert.checker.trees import BoundingRule, scope_of, smooth_slopes_of
 
 CERTIFICATE_FORMAT = "relucert quadratic proof 2"
 SLOPE_BITS = 20
@@ -105,20 +105,15 @@ class IntervalEntry:
 class CertificateProof(RadiusClaim):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    scope, slopes: as of a `BoundingRule`, for the bounds of pre-activations, which follow by CROWN's rule; layers: by
-    pre-activation; intervals: by pre-activation, what bounds its neurons better than that.
+    rule: CROWN's, by which the bounds of pre-activations follow; layers: by pre-activation; intervals: by
+    pre-activation, what bounds its neurons better than that.
     """
 
-    scope: Scope
+    rule: BoundingRule
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
     intervals: dict[int, list[IntervalEntry]]
-    slopes: dict[int, list[list[float]]] = field(default_factory=dict)
-
-    @property
-    def rule(self) -> BoundingRule:
-        return BoundingRule("crown", self.scope, self.slopes)
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
@@ -135,10 +130,10 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     intervals = _by_layer(document.get("intervals", {}), _intervals)
+    rule = BoundingRule("crown", scope_of(document), smooth_slopes_of(document))
     return CertificateProof(
-        **claim, scope=scope_of(document), layers=layers, certificates=certificates, row_proofs=rows,
-        intervals=intervals, slopes=smooth_slopes_of(document),
-    )  # fmt: skip
+        **claim, rule=rule, layers=layers, certificates=certificates, row_proofs=rows, intervals=intervals
+    )
 
 
 def _layer(entry: Any) -> LayerEntry:

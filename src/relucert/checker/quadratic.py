@@ -25,6 +25,7 @@ from relucert.checker.entries import require
 from relucert.checker.fixed_layers import fixed_layers
 from relucert.checker.fixed_point import of_floats
 from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
+from relucert.checker.trees import BoundingRule
 from relucert.network import Network
 
 SLOPE_BITS = 40  # behind the point, of the slopes of sectors
@@ -60,8 +61,8 @@ def as_certificates(network: Network, proof: QuadraticProof) -> CertificateProof
         certificates.append(certificate)
     claim = {field.name: getattr(proof, field.name) for field in fields(RadiusClaim)}
     return CertificateProof(
-        **claim, scope=proof.scope, layers=translation.layers, certificates=certificates, row_proofs=rows,
-        intervals={},
+        **claim, rule=BoundingRule("crown", proof.scope), layers=translation.layers, certificates=certificates,
+        row_proofs=rows, intervals={},
     )  # fmt: skip
 
 
