@@ -150,9 +150,10 @@ def least_of(network: Network, point: Array) -> Fraction:
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     proof = Proof(
         name="", sha256="", index=0, image=point.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=1e-9, inference="float32", relaxation=by_rule(BoundingRule("interval", "all")),
+        box=None, scale=None, radius=1e-9, inference="float32", activation_ulps=None,
+        relaxation=by_rule(BoundingRule("interval", "all")),
     )  # fmt: skip
-    return TreeCheck.of(network, proof, proof.relaxation, "float32").margins()[0]
+    return TreeCheck.of(network, proof, proof.relaxation).margins()[0]
 
 
 def charged_by_itself(network: Network) -> Network:

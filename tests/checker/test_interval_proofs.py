@@ -18,7 +18,7 @@ from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.lines import BOUND_BITS
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import BoundingRule, by_rule
+from relucert.checker.trees import by_rule
 from relucert.network import Network
 from tests.checker.certificates import points_in, proven, write
 from tests.nets import NETWORKS
@@ -32,7 +32,7 @@ GRAPHS = ("residual", "rectified input", "image residual")
 def tightened_bounds(network: Network, path: Path) -> tuple[IntervalCheck, TreeCheck]:
     proof = read(path)
     assert isinstance(proof, CertificateProof)
-    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(proof.rule))
     bounded.margins()
     intervals = IntervalCheck(proof, bounded)
     CheckedNetwork.of(proof, bounded, intervals)

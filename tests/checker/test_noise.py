@@ -32,7 +32,8 @@ def proof_of(network: Network, inference: str, radius: float = RADIUS, rule: str
     rows = torch.eye(network.classes, dtype=torch.float64).tolist()
     return Proof(
         name="", sha256="", index=0, image=centre.tolist(), rows=rows, offsets=[0.0] * len(rows), norm=math.inf,
-        box=None, scale=None, radius=radius, inference=inference, relaxation=by_rule(BoundingRule(rule, "all")),
+        box=None, scale=None, radius=radius, inference=inference, activation_ulps=None,
+        relaxation=by_rule(BoundingRule(rule, "all")),
     )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def points_of(proof: Proof, count: int = 5) -> np.ndarray[tuple[int, ...], np.dt
 
 def bounded(network: Network, proof: Proof) -> tuple[TreeCheck, list[Fraction]]:
     """With the bounds of all neurons, and those of the rows."""
-    found = TreeCheck.of(network, proof, proof.relaxation, proof.inference)
+    found = TreeCheck.of(network, proof, proof.relaxation)
     return found, found.margins()
 
 

@@ -23,7 +23,7 @@ from relucert.checker.document import Rejected, read
 from relucert.checker.linearised_network import CheckedNetwork
 from relucert.checker.packing import pack, pack_floats, unpack, unpack_floats
 from relucert.checker.tree_check import TreeCheck
-from relucert.checker.trees import BoundingRule, by_rule
+from relucert.checker.trees import by_rule
 from relucert.methods.quadratic import solve
 from relucert.methods.quadratic.composed import SURPLUSES
 from relucert.methods.sdp import QuadraticMethod
@@ -38,7 +38,7 @@ GRAPHS = ("residual", "skipping", "normalised", "rectified input", "convolutiona
 
 
 def linearise(network: Network, proof: CertificateProof) -> CheckedNetwork:
-    bounded = TreeCheck.of(network, proof, by_rule(BoundingRule("crown", proof.scope)), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(proof.rule))
     bounded.margins()
     return CheckedNetwork.of(proof, bounded, IntervalCheck(proof, bounded))
 

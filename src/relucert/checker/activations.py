@@ -1,365 +1,111 @@
-"""The smooth activations whose proofs can be checked, one class per activation."""
+"""The smooth activations whose proofs can be checked: formulas of f and f', and where f is convex or concave.
+
+Formulas are computed in arb's balls, which enclose what they stand for. The derivative's is also computed in float64,
+where it only finds the points that tangents touch: any are sound. An activation is a row of the table `PLAIN`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from flint import arb
 from torch import Tensor
 
-from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
 from relucert.errors import UnsupportedError
 from relucert.network import Node
 
 LARGEST_ACCURATE = 2**13  # up to which arguments the error of sine and cosine is known
 WIDEST = 16  # pieces of a wave in an interval; with more of them the wave is only known to lie in [-1, 1]
 
-
-class _SShaped(SmoothFunction):
-    """Convex below 0, concave above."""
-
-    curvatures = (1, -1)
-    fixed_scale = 1
-
-    def breakpoints(self) -> list[arb]:
-        return [arb(0)]
-
-
-class _Gated(SmoothFunction):
-    """`x` times a gate between 0 and 1: concave, convex between two inflection points, concave."""
-
-    curvatures = (-1, 1, -1)
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb.max(abs(low), abs(high))
-
-
-@dataclass(frozen=True)
-class Sigmoid(_SShaped):
-    def value(self, x: arb) -> arb:
-        return 1 / (1 + (-x).exp())
-
-    def slope(self, x: Any) -> Any:
-        return 1 / ((-x).exp() + 2 + x.exp())
-
-
-@dataclass(frozen=True)
-class Tanh(_SShaped):
-    def value(self, x: arb) -> arb:
-        return x.tanh()
-
-    def slope(self, x: Any) -> Any:
-        return 4 / ((-2 * x).exp() + 2 + (2 * x).exp())
-
-
-@dataclass(frozen=True)
-class Erf(_SShaped):
-    def value(self, x: arb) -> arb:
-        return x.erf()
-
-    def slope(self, x: Any) -> Any:
-        return 2 * (-x * x).exp() / _like(x, arb.pi().sqrt())
-
-
-@dataclass(frozen=True)
-class Softsign(_SShaped):
-    def value(self, x: arb) -> arb:
-        return x / (1 + abs(x))
-
-    def slope(self, x: Any) -> Any:
-        return 1 / ((1 + abs(x)) * (1 + abs(x)))
-
-
-@dataclass(frozen=True)
-class Softplus(SmoothFunction):
-    fixed_scale = 1
-
-    def value(self, x: arb) -> arb:
-        return x.exp().log1p() if x < 0 else x + (-x).exp().log1p()
-
-    def slope(self, x: Any) -> Any:
-        return 1 / (1 + (-x).exp())
-
-
-@dataclass(frozen=True)
-class Exp(SmoothFunction):
-    fixed_scale = 0
-
-    def value(self, x: arb) -> arb:
-        return x.exp()
-
-    def slope(self, x: Any) -> Any:
-        return x.exp()
-
-
-@dataclass(frozen=True)
-class Elu(SmoothFunction):
-    """Both of its pieces are convex; at 0 the derivative jumps from alpha to 1."""
-
-    alpha: float
-    curvatures = (1, 1)
-
-    def value(self, x: arb) -> arb:
-        return self.alpha * x.expm1()
-
-    def slope(self, x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return torch.where(x < 0, self.alpha * x.exp(), 1.0)
-        return self.alpha * x.exp()
-
-    def breakpoints(self) -> list[arb]:
-        return [arb(0)]
-
-    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
-        zero = arb(0)
-        return SmoothPiece(None, zero, 1, self.value, self.slope), SmoothPiece(zero, None, 1, _itself, _unit)
-
-    def scale(self, low: arb, high: arb) -> arb:
-        return arb(self.alpha)
-
-
-@dataclass(frozen=True)
-class Silu(_Gated):
-    def value(self, x: arb) -> arb:
-        return x / (1 + (-x).exp())
-
-    def slope(self, x: Any) -> Any:
-        return 1 / (1 + (-x).exp()) + x / ((-x).exp() + 2 + x.exp())
-
-    def breakpoints(self) -> list[arb]:
-        return [_near("-2.39935728051546766783"), _near("2.39935728051546766783")]
-
-
-@dataclass(frozen=True)
-class Gelu(_Gated):
-    """By the error function."""
-
-    def value(self, x: arb) -> arb:
-        return x * (-x / arb(2).sqrt()).erfc() / 2
-
-    def slope(self, x: Any) -> Any:
-        density = (-x * x / 2).exp() / _like(x, (2 * arb.pi()).sqrt())
-        return (-x / _like(x, arb(2).sqrt())).erfc() / 2 + x * density
-
-    def breakpoints(self) -> list[arb]:
-        return [-arb(2).sqrt(), arb(2).sqrt()]
-
-
-@dataclass(frozen=True)
-class GeluTanh(_Gated):
-    """By tanh, which is `x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))`."""
-
-    def value(self, x: arb) -> arb:
-        gate: arb = 1 / (1 + (-self._argument(x)).exp())
-        return x * gate
-
-    def slope(self, x: Any) -> Any:
-        inner = self._argument(x)
-        steepness = _like(x, _tanh_factor()) * (1 + 3 * _like(x, _tanh_cube()) * (x * x))
-        return 1 / (1 + (-inner).exp()) + x * steepness / ((-inner).exp() + 2 + inner.exp())
-
-    def _argument(self, x: Any) -> Any:
-        return x * _like(x, _tanh_factor()) * (1 + _like(x, _tanh_cube()) * (x * x))
-
-    def breakpoints(self) -> list[arb]:
-        return [_near("-1.41850400879082825"), _near("1.41850400879082825")]
-
-
-@dataclass(frozen=True)
-class Mish(_Gated):
-    """`x tanh(log(1 + e^x))`; with w = e^x the tanh is `1 - 2 / (1 + (1 + w)^2)`."""
-
-    def value(self, x: arb) -> arb:
-        gate: arb = self._gate(x)
-        return x * gate
-
-    def slope(self, x: Any) -> Any:
-        rise = 1 + x.exp()
-        return self._gate(x) + x * 4 * x.exp() / rise / (rise + 1 / rise) / (rise + 1 / rise)
-
-    def _gate(self, x: Any) -> Any:
-        rise = 1 + x.exp()
-        return (rise - 1) * (rise + 1) / (1 + rise * rise) if isinstance(x, arb) else 1 - 2 / (1 + rise * rise)
-
-    def breakpoints(self) -> list[arb]:
-        return [_near("-2.2563763963607929"), _near("1.4905711794854285")]
-
-
-@dataclass(frozen=True)
-class HardSwish(_Gated):
-    """0, then a parabola, then x itself."""
-
-    curvatures = (1, 1, 1)
-    overflow_factor = 8  # it is a sixth of a product of up to 6 |x|
-
-    def value(self, x: arb) -> arb:
-        return x * (x + 3) / 6
-
-    def slope(self, x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (2 * x + 3) / 6))
-        return (2 * x + 3) / 6
-
-    def breakpoints(self) -> list[arb]:
-        return [arb(-3), arb(3)]
-
-    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
-        first, second = self.breakpoints()
-        return (
-            SmoothPiece(None, first, 1, _zero, _zero),
-            SmoothPiece(first, second, 1, self.value, self.slope),
-            SmoothPiece(second, None, 1, _itself, _unit),
-        )
-
-
-@dataclass(frozen=True)
-class Power(SmoothFunction):
-    exponent: int
-
-    @property
-    def curvatures(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (-1, 1) if self.exponent % 2 else (1,)
-
-    def value(self, x: arb) -> arb:
-        return x**self.exponent
-
-    def slope(self, x: Any) -> Any:
-        return self.exponent * x ** (self.exponent - 1)
-
-    def breakpoints(self) -> list[arb]:
-        return [arb(0)] if self.exponent % 2 else []
-
-
-@dataclass(frozen=True)
-class Reciprocal(SmoothFunction):
-    curvatures = (-1, 1)
-
-    def value(self, x: arb) -> arb:
-        return 1 / x
-
-    def slope(self, x: Any) -> Any:
-        return -1 / (x * x)
-
-    def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece]:
-        return (SmoothPiece(None, None, 1 if low > 0 else -1, self.value, self.slope),)
-
-    def defined(self, low: arb, high: arb) -> bool:
-        return bool(low > 0) or bool(high < 0)
-
-
-@dataclass(frozen=True)
-class Sqrt(SmoothFunction):
-    curvatures = (-1,)
-    fixed_scale = 0
-
-    def value(self, x: arb) -> arb:
-        return x.sqrt()
-
-    def slope(self, x: Any) -> Any:
-        return 1 / (2 * x.sqrt())
-
-    def defined(self, low: arb, high: arb) -> bool:
-        return bool(low >= 0)
-
-    def accurate(self, smallest: arb) -> tuple[arb, None]:
-        return smallest, None
-
-
-@dataclass(frozen=True)
-class Log(SmoothFunction):
-    curvatures = (-1,)
-    fixed_scale = 1
-
-    def value(self, x: arb) -> arb:
-        return x.log()
-
-    def slope(self, x: Any) -> Any:
-        return 1 / x
-
-    def defined(self, low: arb, high: arb) -> bool:
-        return bool(low > 0)
-
-    def accurate(self, smallest: arb) -> tuple[arb, None]:
-        return smallest, None
-
-
-class _Wave(SmoothFunction):
-    """`sin(x + shift pi / 2)`: concave from an even zero to the next one, convex from an odd one."""
-
-    shift: int
-    fixed_scale = 1
+Formula = Callable[[Any], Any]
+
+
+class SmoothPiece(NamedTuple):
+    """An interval on which f is convex (curvature 1) or concave (-1), with the formulas that hold there.
+
+    Attributes:
+        start, end: Balls around the ends of the piece; None: it does not end.
+        value, slope: f and f' by formulas that hold on the closed piece.
+    """
+
+    start: arb | None
+    end: arb | None
+    curvature: int
+    value: Formula
+    slope: Formula
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothFunction:
+    """A function f of one variable. What gives balls gives them in the precision that is set when it is called.
+
+    Attributes:
+        name: That of the network's operation.
+        value: f at a ball.
+        slope: f' roughly at the numbers of a tensor; and at a ball, unless there are `formulas`.
+        curvatures: The curvatures of the pieces, in order.
+        breakpoints: Gives balls around the points between two pieces, in ascending order.
+        formulas: By piece, f and f' as they are there; None: `value` and `slope` everywhere.
+        pieces_between: Gives the pieces that cover an interval, where these depend on it, or None if they are too many.
+        scale: Gives the size that the error of an evaluation between two numbers is relative to where |f| is smaller;
+            None: no error is known.
+        defined: Whether f is defined between two numbers.
+        accurate: Gives the interval of arguments at which the error of evaluations is known, None for no such end, from
+            the least positive number that is far from underflow.
+        overflow_factor: How many times the larger of |f| and its scale a step of an evaluation may be.
+    """
+
+    name: str
+    value: Formula
+    slope: Formula
+    curvatures: tuple[int, ...] = (1,)
+    breakpoints: Callable[[], list[arb]] = list
+    formulas: Sequence[tuple[Formula, Formula]] | None = None
+    pieces_between: Callable[[arb, arb], Sequence[SmoothPiece] | None] | None = None
+    scale: Callable[[arb, arb], arb] | None = None
+    defined: Callable[[arb, arb], bool] = lambda low, high: True
+    accurate: Callable[[arb], tuple[arb | None, arb | None]] = lambda smallest: (None, None)
+    overflow_factor: int = 2
 
     def pieces(self, low: arb, high: arb) -> Sequence[SmoothPiece] | None:
-        width = float(high.mid()) - float(low.mid())
-        if not width <= (WIDEST - 2) * math.pi or not abs(float(low.mid())) < 2.0**40:
-            return None
-        first, last = self._number(low) - 1, self._number(high) + 1
-        zeros = [(number - arb(self.shift) / 2) * arb.pi() for number in range(first, last + 2)]
+        """Pieces that cover an interval, in order; None: they are too many."""
+        if self.pieces_between is not None:
+            return self.pieces_between(low, high)
+        ends = pairwise([None, *self.breakpoints(), None])
+        formulas = self.formulas or [(self.value, self.slope)] * len(self.curvatures)
         return [
-            SmoothPiece(zeros[index], zeros[index + 1], 1 if (first + index) % 2 else -1, self.value, self.slope)
-            for index in range(len(zeros) - 1)
+            SmoothPiece(start, end, curvature, value, slope)
+            for (start, end), curvature, (value, slope) in zip(ends, self.curvatures, formulas, strict=True)
         ]
 
-    def _number(self, point: arb) -> int:
-        """The number of the last zero up to a point, or one next to it."""
-        return math.floor(float(point.mid()) / math.pi + self.shift / 2)
 
-    def accurate(self, smallest: arb) -> tuple[arb, arb]:
-        return arb(-LARGEST_ACCURATE), arb(LARGEST_ACCURATE)
+Points = Callable[[], list[arb]]
+LINE: tuple[Formula, Formula] = lambda x: x, lambda x: arb(1)
+ZERO: tuple[Formula, Formula] = lambda x: arb(0), lambda x: arb(0)
 
 
-@dataclass(frozen=True)
-class Sin(_Wave):
-    shift = 0
-
-    def value(self, x: arb) -> arb:
-        return x.sin()
-
-    def slope(self, x: Any) -> Any:
-        return x.cos()
+def _always(number: float) -> Callable[[arb, arb], arb]:
+    """A scale that is the same everywhere."""
+    return lambda low, high: arb(number)
 
 
-@dataclass(frozen=True)
-class Cos(_Wave):
-    shift = 1
-
-    def value(self, x: arb) -> arb:
-        return x.cos()
-
-    def slope(self, x: Any) -> Any:
-        return -x.sin()
+def _largest(low: arb, high: arb) -> arb:
+    return arb.max(abs(low), abs(high))
 
 
-FUNCTIONS: dict[str, Callable[..., SmoothFunction]] = {
-    "sigmoid": Sigmoid, "tanh": Tanh, "erf": Erf, "softsign": Softsign, "softplus": Softplus, "exp": Exp, "elu": Elu,
-    "silu": Silu, "gelu": Gelu, "gelu tanh": GeluTanh, "mish": Mish, "hard swish": HardSwish, "power": Power,
-    "reciprocal": Reciprocal, "sqrt": Sqrt, "log": Log, "sin": Sin, "cos": Cos,
-}  # fmt: skip
-"""The classes by the name of an operation, whose stored settings are their arguments."""
+def _from_smallest(smallest: arb) -> tuple[arb, None]:
+    return smallest, None
 
 
-def is_activation(node: Node) -> bool:
-    """Whether an operation is ReLU or one of these functions."""
-    return node.operation.name == "relu" or node.operation.name in FUNCTIONS
-
-
-def smooth_function(node: Node) -> SmoothFunction:
-    """The function of a node whose operation is one of `FUNCTIONS`."""
-    settings = node.operation.settings()
-    if "exponent" in settings and not (type(settings["exponent"]) is int and settings["exponent"] >= 2):
-        raise UnsupportedError(f"powers are checked for whole exponents from 2 on, not {settings['exponent']!r}")
-    if "alpha" in settings and not 0 < settings["alpha"] < math.inf:
-        raise UnsupportedError(f"an ELU is checked for a positive alpha, not {settings['alpha']!r}")
-    return FUNCTIONS[node.operation.name](**settings)
-
-
-def _near(text: str) -> arb:
-    """A ball of radius 1e-15 around a decimal number."""
-    return arb(f"{text} +/- 1e-15")
+def _near(*points: str) -> Points:
+    """Balls of radius 1e-15 around decimal numbers."""
+    return lambda: [arb(f"{point} +/- 1e-15") for point in points]
 
 
 def _like(x: Any, constant: arb) -> Any:
@@ -367,21 +113,174 @@ def _like(x: Any, constant: arb) -> Any:
     return float(constant.mid()) if isinstance(x, Tensor) else constant
 
 
+def _s_shaped(name: str, value: Formula, slope: Formula) -> SmoothFunction:
+    """Convex below 0, concave above."""
+    return SmoothFunction(name, value, slope, (1, -1), lambda: [arb(0)], scale=_always(1))
+
+
+def _gated(name: str, value: Formula, slope: Formula, inflections: Points) -> SmoothFunction:
+    """`x` times a gate between 0 and 1: concave, convex between two inflection points, concave."""
+    return SmoothFunction(name, value, slope, (-1, 1, -1), inflections, scale=_largest)
+
+
+def _wave(name: str, shift: int, value: Formula, slope: Formula) -> SmoothFunction:
+    """`sin(x + shift pi / 2)`: concave from an even zero to the next one, convex from an odd one."""
+
+    def zero_before(point: arb) -> int:
+        """The number of the last zero up to a point, or one next to it."""
+        return math.floor(float(point.mid()) / math.pi + shift / 2)
+
+    def pieces(low: arb, high: arb) -> list[SmoothPiece] | None:
+        width = float(high.mid()) - float(low.mid())
+        if not width <= (WIDEST - 2) * math.pi or not abs(float(low.mid())) < 2.0**40:
+            return None
+        first, last = zero_before(low) - 1, zero_before(high) + 1
+        zeros = [(number - arb(shift) / 2) * arb.pi() for number in range(first, last + 2)]
+        return [
+            SmoothPiece(start, end, 1 if number % 2 else -1, value, slope)
+            for number, (start, end) in enumerate(pairwise(zeros), start=first)
+        ]
+
+    ends = arb(-LARGEST_ACCURATE), arb(LARGEST_ACCURATE)
+    return SmoothFunction(name, value, slope, pieces_between=pieces, scale=_always(1), accurate=lambda smallest: ends)
+
+
+def _softplus(x: arb) -> arb:
+    return x.exp().log1p() if x < 0 else x + (-x).exp().log1p()
+
+
+def _gelu_slope(x: Any) -> Any:
+    density = (-x * x / 2).exp() / _like(x, (2 * arb.pi()).sqrt())
+    return (-x / _like(x, arb(2).sqrt())).erfc() / 2 + x * density
+
+
+def _gelu_tanh_argument(x: Any) -> Any:
+    """`2 sqrt(2 / pi) (x + 0.044715 x^3)`: the GELU by tanh is x times the sigmoid of this."""
+    return x * _like(x, _tanh_factor()) * (1 + _like(x, arb("0.044715")) * (x * x))
+
+
+def _gelu_tanh_slope(x: Any) -> Any:
+    inner = _gelu_tanh_argument(x)
+    steepness = _like(x, _tanh_factor()) * (1 + 3 * _like(x, arb("0.044715")) * (x * x))
+    return 1 / (1 + (-inner).exp()) + x * steepness / ((-inner).exp() + 2 + inner.exp())
+
+
 def _tanh_factor() -> arb:
     return 2 * (2 / arb.pi()).sqrt()
 
 
-def _tanh_cube() -> arb:
-    return arb("0.044715")
+def _mish_gate(x: Any) -> Any:
+    """`tanh(log(1 + e^x))`, which with w = e^x is `1 - 2 / (1 + (1 + w)^2)`."""
+    rise = 1 + x.exp()
+    return (rise - 1) * (rise + 1) / (1 + rise * rise) if isinstance(x, arb) else 1 - 2 / (1 + rise * rise)
 
 
-def _itself(x: arb) -> arb:
-    return x
+def _mish_slope(x: Any) -> Any:
+    rise = 1 + x.exp()
+    return _mish_gate(x) + x * 4 * x.exp() / rise / (rise + 1 / rise) / (rise + 1 / rise)
 
 
-def _unit(x: arb) -> arb:
-    return arb(1)
+def _hard_swish(x: arb) -> arb:
+    return x * (x + 3) / 6
 
 
-def _zero(x: arb) -> arb:
-    return arb(0)
+def _hard_swish_slope(x: Tensor) -> Tensor:
+    return torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (2 * x + 3) / 6))
+
+
+@lru_cache(maxsize=None, typed=True)
+def _elu(alpha: float) -> SmoothFunction:
+    """Both of its pieces are convex; at 0 the derivative jumps from alpha to 1."""
+    if not 0 < alpha < math.inf:
+        raise UnsupportedError(f"an ELU is checked for a positive alpha, not {alpha!r}")
+    below: tuple[Formula, Formula] = lambda x: alpha * x.expm1(), lambda x: alpha * x.exp()
+    return SmoothFunction(
+        "elu", below[0], lambda x: torch.where(x < 0, alpha * x.exp(), 1.0), (1, 1), lambda: [arb(0)], (below, LINE),
+        scale=_always(alpha),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=None, typed=True)
+def _power(exponent: int) -> SmoothFunction:
+    if not (type(exponent) is int and exponent >= 2):
+        raise UnsupportedError(f"powers are checked for whole exponents from 2 on, not {exponent!r}")
+    curvatures, breakpoints = ((-1, 1), [0]) if exponent % 2 else ((1,), [])
+    return SmoothFunction(
+        "power", lambda x: x**exponent, lambda x: exponent * x ** (exponent - 1), curvatures,
+        lambda: [arb(point) for point in breakpoints],
+    )  # fmt: skip
+
+
+PLAIN = {
+    function.name: function
+    for function in (
+        _s_shaped("sigmoid", lambda x: 1 / (1 + (-x).exp()), lambda x: 1 / ((-x).exp() + 2 + x.exp())),
+        _s_shaped("tanh", lambda x: x.tanh(), lambda x: 4 / ((-2 * x).exp() + 2 + (2 * x).exp())),
+        _s_shaped("erf", lambda x: x.erf(), lambda x: 2 * (-x * x).exp() / _like(x, arb.pi().sqrt())),
+        _s_shaped("softsign", lambda x: x / (1 + abs(x)), lambda x: 1 / ((1 + abs(x)) * (1 + abs(x)))),
+        SmoothFunction("softplus", _softplus, lambda x: 1 / (1 + (-x).exp()), scale=_always(1)),
+        SmoothFunction("exp", lambda x: x.exp(), lambda x: x.exp(), scale=_always(0)),
+        _gated(
+            "silu",
+            lambda x: x / (1 + (-x).exp()),
+            lambda x: 1 / (1 + (-x).exp()) + x / ((-x).exp() + 2 + x.exp()),
+            _near("-2.39935728051546766783", "2.39935728051546766783"),
+        ),
+        _gated(
+            "gelu",  # by the error function
+            lambda x: x * (-x / arb(2).sqrt()).erfc() / 2,
+            _gelu_slope,
+            lambda: [-arb(2).sqrt(), arb(2).sqrt()],
+        ),
+        _gated(
+            "gelu tanh",
+            lambda x: x * (1 / (1 + (-_gelu_tanh_argument(x)).exp())),
+            _gelu_tanh_slope,
+            _near("-1.41850400879082825", "1.41850400879082825"),
+        ),
+        _gated(
+            "mish", lambda x: x * _mish_gate(x), _mish_slope, _near("-2.2563763963607929", "1.4905711794854285")
+        ),
+        SmoothFunction(
+            "hard swish",  # 0, then a parabola, then x itself
+            _hard_swish,
+            _hard_swish_slope,
+            (1, 1, 1),
+            lambda: [arb(-3), arb(3)],
+            (ZERO, (_hard_swish, lambda x: (2 * x + 3) / 6), LINE),
+            scale=_largest,
+            overflow_factor=8,  # it is a sixth of a product of up to 6 |x|
+        ),
+        SmoothFunction(
+            "reciprocal", lambda x: 1 / x, lambda x: -1 / (x * x), (-1, 1), lambda: [arb(0)],
+            defined=lambda low, high: bool(low > 0) or bool(high < 0),
+        ),
+        SmoothFunction(
+            "sqrt", lambda x: x.sqrt(), lambda x: 1 / (2 * x.sqrt()), (-1,),
+            scale=_always(0), defined=lambda low, high: bool(low >= 0), accurate=_from_smallest,
+        ),
+        SmoothFunction(
+            "log", lambda x: x.log(), lambda x: 1 / x, (-1,),
+            scale=_always(1), defined=lambda low, high: bool(low > 0), accurate=_from_smallest,
+        ),
+        _wave("sin", 0, lambda x: x.sin(), lambda x: x.cos()),
+        _wave("cos", 1, lambda x: x.cos(), lambda x: -x.sin()),
+    )
+}  # fmt: skip
+"""The functions without settings, by the name of an operation."""
+
+PARAMETRIC: dict[str, Callable[..., SmoothFunction]] = {"elu": _elu, "power": _power}
+"""What makes a function of the stored settings of an operation, by its name."""
+
+FUNCTIONS = (*PLAIN, *PARAMETRIC)
+
+
+def is_activation(node: Node) -> bool:
+    """Whether an operation is ReLU or one of these functions."""
+    return node.operation.name in ("relu", *FUNCTIONS)
+
+
+def smooth_function(node: Node) -> SmoothFunction:
+    """The function of a node whose operation is one of `FUNCTIONS`; the same one for the same settings."""
+    settings = node.operation.settings()
+    return PARAMETRIC[node.operation.name](**settings) if settings else PLAIN[node.operation.name]

@@ -77,7 +77,7 @@ class BallRegion:
 
 def fixed(numbers: Numbers) -> Fixed:
     """Numbers in fixed point, (1, count), with the error that this makes."""
-    return rounded([Fraction(int(number.p), int(number.q)) for number in numbers]).reshaped(1, len(numbers))
+    return rounded([as_fraction(number) for number in numbers]).reshaped(1, len(numbers))
 
 
 def _rooms(walls: list[float], centre: Numbers, radii: Numbers) -> list[float]:
@@ -88,6 +88,10 @@ def _rooms(walls: list[float], centre: Numbers, radii: Numbers) -> list[float]:
         inside = math.nextafter(float(distance / step), math.inf) if 0 < distance < step else 1.0
         rooms.append(0.0 if step == 0 or distance == 0 else inside)
     return rooms
+
+
+def as_fraction(number: fmpq) -> Fraction:
+    return Fraction(int(number.p), int(number.q))
 
 
 def fraction(number: float) -> fmpq:

@@ -18,11 +18,10 @@ from relucert.network import Network
 
 def check_certificates(network: Network, proof: CertificateProof) -> None:
     """Raises Rejected unless every row, plus its offset, is proven to be positive in the region."""
-    bounded = TreeCheck.of(network, proof, by_rule(proof.rule), proof.inference)
+    bounded = TreeCheck.of(network, proof, by_rule(proof.rule))
     linear = bounded.margins()
     for number, entry in enumerate(proof.row_proofs):
-        if entry is None and not linear[number] > 0:
-            raise Rejected(f"by CROWN's lines, row {number} is not proven to be positive")
+        require(entry is not None or linear[number] > 0, f"by CROWN's lines, row {number} is not proven to be positive")
     linearised = CheckedNetwork.of(proof, bounded, IntervalCheck(proof, bounded))
     feasibility = Feasibility(linearised)
     for certificate in proof.certificates:

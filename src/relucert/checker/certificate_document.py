@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relucert.checker.claim import INFERENCES, KEYS, RadiusClaim, activation_ulps_of, claim_of
+from relucert.checker.claim import KEYS, RadiusClaim, claim_of
 from relucert.checker.entries import as_list, as_number, as_text, as_whole, require
 from relucert.checker.packing import unpack, unpack_floats
-from relucert.checker.trees import BoundingRule, Scope, scope_of, smooth_slopes_of
+from relucert.checker.trees import BoundingRule, scope_of, smooth_slopes_of
 
 CERTIFICATE_FORMAT = "relucert quadratic proof 2"
 SLOPE_BITS = 20
@@ -36,7 +36,7 @@ class GraphEntry:
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """The neurons of a pre-activation that are treated as unstable, and one slope for each, in units of 2**-20.
+    """The neurons of a pre-activation that are treated as unstable, and one slope for each, over 2**slope_bits.
 
     graphs: Of a smooth activation.
     """
@@ -44,6 +44,7 @@ class LayerEntry:
     neurons: list[int]
     slopes: list[int]
     graphs: GraphEntry | None = None
+    slope_bits: int = SLOPE_BITS
 
 
 @dataclass(frozen=True)
@@ -104,23 +105,15 @@ class IntervalEntry:
 class CertificateProof(RadiusClaim):
     """Quadratic certificates, and how they prove each row; None: CROWN's lines prove it.
 
-    inference: as of a `Proof`; scope, slopes: as of a `BoundingRule`, for the bounds of pre-activations, which follow
-    by CROWN's rule; layers: by pre-activation; intervals: by pre-activation, what bounds its neurons better than that;
-    activation_ulps: what evaluations of smooth activations may be off.
+    rule: CROWN's, by which the bounds of pre-activations follow; layers: by pre-activation; intervals: by
+    pre-activation, what bounds its neurons better than that.
     """
 
-    inference: str
-    scope: Scope
+    rule: BoundingRule
     layers: dict[int, LayerEntry]
     certificates: list[CertificateEntry]
     row_proofs: list[RowEntry | None]
     intervals: dict[int, list[IntervalEntry]]
-    slopes: dict[int, list[list[float]]] = field(default_factory=dict)
-    activation_ulps: int | None = None
-
-    @property
-    def rule(self) -> BoundingRule:
-        return BoundingRule("crown", self.scope, self.slopes)
 
 
 def certificate_proof(document: dict[str, Any]) -> CertificateProof:
@@ -129,7 +122,6 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     optional = {"intervals", "slopes", "activation_ulps"}
     complete = set(document) - optional in (entries | {"scope"}, entries | {"by_intervals"})
     require(complete, "its entries are not those of a proof")
-    require(document["inference"] in INFERENCES, "its inference is none that is known")
     claim = claim_of(document)
     layers = _by_layer(document["layers"], _layer)
     certificates = [_certificate(entry) for entry in as_list(document["certificates"])]
@@ -138,12 +130,10 @@ def certificate_proof(document: dict[str, Any]) -> CertificateProof:
     used = {row.certificate for row in rows if row is not None}
     require(used == set(range(len(certificates))), "its rows do not name each of its certificates, and no other")
     intervals = _by_layer(document.get("intervals", {}), _intervals)
-    ulps = activation_ulps_of(document)
+    rule = BoundingRule("crown", scope_of(document), smooth_slopes_of(document))
     return CertificateProof(
-        **claim, inference=document["inference"], scope=scope_of(document), layers=layers,
-        certificates=certificates, row_proofs=rows, intervals=intervals,
-        slopes=smooth_slopes_of(document), activation_ulps=ulps,
-    )  # fmt: skip
+        **claim, rule=rule, layers=layers, certificates=certificates, row_proofs=rows, intervals=intervals
+    )
 
 
 def _layer(entry: Any) -> LayerEntry:

@@ -74,15 +74,15 @@ class Feasibility:
                 row_roots = roots[done : done + count]
                 matrix.add(row_roots, [(rows.get(source), factors) for source, factors in columns.items()])
                 done += count
-        if not matrix.is_short():
-            raise Rejected("a joint certificate is not proven to be feasible")
+        require(matrix.is_short(), "a joint certificate is not proven to be feasible")
 
     def _joint_rows(self, value: int) -> Iterable[dict[int, RoundedRows]]:
         """The maps from inputs and from errors of unstable neurons to the unstable neurons of a layer, chunk by chunk;
         they are kept for the next certificate unless they are too many."""
         if value in self._kept:
             return self._kept[value]
-        rows = (self._cut(maps) for maps in self.maker.through(value, self.linearised.neurons[value].index))
+        every = self.maker.maps(value, self.linearised.neurons[value].index, through=True)
+        rows = (self._cut(maps) for maps in every)
         count = sum(map(len, self.linearised.neurons.values()))
         if count * (count + len(self.linearised.region.radii)) > MOST_KEPT:
             return rows
@@ -133,11 +133,8 @@ class Feasibility:
         }
         fits = all(len(numbers) == sizes.get(source) for source, numbers in entry.profiles.items())
         require(fits, "a profile has not one number for each neuron of a source")
-        return {
-            source: [fraction(number) for number in entry.profiles[source]] if source in entry.profiles
-            else [fmpq(1)] * size
-            for source, size in sizes.items()
-        }  # fmt: skip
+        profiles = {source: entry.profiles.get(source, [1.0] * size) for source, size in sizes.items()}
+        return {source: [fraction(number) for number in numbers] for source, numbers in profiles.items()}
 
     def _carried(self, value: int, entry: CertificateEntry, required: Numbers) -> Numbers:
         """The weights T with which the squared deviations of a pre-activation have to be bounded, one per neuron.
@@ -176,15 +173,14 @@ class Feasibility:
             order = spatial(network, max(source, INPUT))
             matrices[source] = ScaledRows(order[columns[source][order] > 0])
         done = 0
-        for maps in self.maker.local(value, torch.tensor(wanted)):
+        for maps in self.maker.maps(value, torch.tensor(wanted), through=False):
             count = len(next(iter(maps.values())).forms.units)
             for source, matrix in matrices.items():
                 row_roots = roots[source][done : done + count]
                 matrix.add(row_roots, [(maps.get(source), columns[source])])
             done += count
         for source, matrix in matrices.items():
-            if not matrix.is_short():
-                raise Rejected(f"the norm of the map from value {source} to value {value} is not proven")
+            require(matrix.is_short(), f"the norm of the map from value {source} to value {value} is not proven")
 
     def _columns(self, source: int, profile: Numbers) -> Floats:
         """The factors of a source's deviations over the roots of its profile: the radii of inputs, 1 for neurons and 0

@@ -19,7 +19,7 @@ from relucert.checker.activations import is_activation
 from relucert.checker.ball_region import Numbers, fixed, fraction
 from relucert.checker.certificate_document import CertificateEntry, RowEntry
 from relucert.checker.certificate_feasible import check_counts
-from relucert.checker.fixed_point import Fixed, of_floats, sums
+from relucert.checker.fixed_point import Fixed, aligned, of_floats, sums
 from relucert.checker.graphs import LinePiece
 from relucert.checker.linearised_network import INPUT, CheckedNetwork, UnstableNeurons, numbers_of
 
@@ -98,34 +98,32 @@ class Margin:
                 _join(on_relus, network.source(value), form)
                 continue
             self._lose(form, self.linearised.residuals[value])
-            pulled = self.linearised.layers[value].transpose(form)
+            pulled = self.linearised.relaxation.layers[value].transpose(form)
             for source in network.node(value).inputs:
                 _join(pending, source, pulled)
         if INPUT not in pending:
             return coefficients, links, [ZERO] * network.sizes[INPUT]
         form = pending[INPUT]
         self._lose(form, self.linearised.residuals[INPUT])
-        self.total -= fmpq(form.error) * _power(-form.bits) * sum(self.linearised.region.radii, ZERO)
+        self.total -= fmpq(form.error) * fmpq(2) ** -form.bits * sum(self.linearised.region.radii, ZERO)
         return coefficients, links, numbers_of(form)
 
     def _choose(self, value: int, reached: Fixed) -> tuple[Fixed, Numbers]:
         """The form on a pre-activation for a form on its ReLUs, and the lambda that are its coefficients, exactly."""
         neurons = self.linearised.neurons[value]
         links = of_floats(torch.tensor(self.entry.links.get(value, []), dtype=torch.float64)[None])
-        links, passed = replace(links, error=0).filled(), reached.filled()
-        nonzero_bits = [forms.bits for forms in (links, passed) if bool((forms.units != 0).any())]
-        bits = min(nonzero_bits, default=passed.bits)
-        passed, links = _over(passed, bits), _over(links, bits)
-        self._lose(Fixed(torch.zeros_like(passed.units), bits, passed.error), self.linearised.max_deviation[value])
+        links, passed = aligned(replace(links, error=0), reached)
+        lost = replace(passed, units=torch.zeros_like(passed.units))
+        self._lose(lost, self.linearised.max_deviation[value])
         units = passed.units * (self.linearised.slopes[value].units > 0)
         units[:, neurons.index] = links.units
-        return Fixed(units, bits), numbers_of(links)
+        return Fixed(units, passed.bits), numbers_of(links)
 
     def _lose(self, form: Fixed, amounts: Fixed) -> None:
         """Subtracts what a form, (1, size), loses where every coordinate may be off by an amount, (size,)."""
         sizes = replace(form, units=form.units.abs() + form.error, error=0)
         (lost,) = sums(sizes, amounts)
-        self.total -= lost * _power(-form.bits - amounts.bits)
+        self.total -= lost * fmpq(2) ** -(form.bits + amounts.bits)
 
     def _add_neurons(
         self, value: int, neurons: UnstableNeurons, terms: tuple[Numbers, Numbers, Fixed, Fixed], drift: Fixed
@@ -190,14 +188,3 @@ def _least_of_neuron(
 
 def _join(forms: dict[int, Fixed], value: int, form: Fixed) -> None:
     forms[value] = forms[value].plus(form) if value in forms else form
-
-
-def _over(numbers: Fixed, bits: int) -> Fixed:
-    """Numbers in units of 2**-bits, which are no smaller than theirs; zeros may be in any units."""
-    if numbers.bits >= bits:
-        return numbers.coarser(numbers.bits - bits)
-    return Fixed(numbers.units, bits, numbers.error << (bits - numbers.bits))
-
-
-def _power(exponent: int) -> fmpq:
-    return fmpq(1 << exponent) if exponent >= 0 else fmpq(1, 1 << -exponent)

@@ -49,20 +49,16 @@ class RowMaker:
     def __post_init__(self) -> None:
         self._gains: dict[int, Fraction] = {}
 
-    def local(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
-        """The maps from every source of a value (see `CheckedNetwork.sources`) to its neurons, chunk by chunk."""
-        return (self._pull(value, chunk, False) for chunk in self._chunks(neurons))
+    def maps(self, value: int, neurons: Tensor, *, through: bool) -> Iterator[dict[int, RoundedRows]]:
+        """The maps to neurons of a value, by source, chunk by chunk.
 
-    def through(self, value: int, neurons: Tensor) -> Iterator[dict[int, RoundedRows]]:
-        """The maps from the input, -1, and from the errors of all layers before to the neurons, chunk by chunk."""
-        return (self._pull(value, chunk, True) for chunk in self._chunks(neurons))
-
-    def _chunks(self, neurons: Tensor) -> tuple[Tensor, ...]:
+        through: Whether they pass ReLUs, by their slopes: maps from the input, -1, and from the errors of all layers
+            before. Otherwise they are from every source of the value (see `CheckedNetwork.sources`).
+        """
         step = max(1, COEFFICIENTS // max(self.linearised.network.sizes))
-        return neurons.split(step) if len(neurons) else ()
+        return (self._pull(value, chunk, through) for chunk in neurons.split(step) if len(chunk))
 
     def _pull(self, value: int, neurons: Tensor, through: bool) -> dict[int, RoundedRows]:
-        """The maps to neurons of a value, by source; through: whether they pass ReLUs, by their slopes."""
         network, maps = self.linearised.network, dict[int, RoundedRows]()
         units = torch.nn.functional.one_hot(neurons, network.sizes[value])
         pending = {value: RoundedRows(Fixed(units, 0), Fraction(0))}
@@ -75,7 +71,7 @@ class RowMaker:
             if is_activation(node):
                 _join(maps, node.inputs[0], rows)
                 continue
-            transposed = self.linearised.layers[current].transpose(rows.forms)
+            transposed = self.linearised.relaxation.layers[current].transpose(rows.forms)
             pulled = RoundedRows.rounded(transposed, rows.max_error * self._gain(current))
             for source in node.inputs:
                 _join(pending, source, pulled)
@@ -95,7 +91,7 @@ class RowMaker:
         """The most by which transposing an operation can multiply a coefficient's error: its largest column sum."""
         if value not in self._gains:
             ones = Fixed(torch.ones(1, self.linearised.network.sizes[value], dtype=torch.int64), 0)
-            total = self.linearised.layers[value].absolute.transpose(ones)
+            total = self.linearised.relaxation.layers[value].absolute.transpose(ones)
             self._gains[value] = total.largest / Fraction(2) ** total.bits
         return self._gains[value]
 

@@ -16,7 +16,7 @@ from relucert.checker.certificate import check_certificates
 from relucert.checker.certificate_document import CertificateProof
 from relucert.checker.claim import RadiusClaim, image_digest
 from relucert.checker.document import Proof, QueryProof, Rejected, read
-from relucert.checker.entries import MOST_BYTES
+from relucert.checker.entries import MOST_BYTES, require
 from relucert.checker.quadratic import check_quadratic
 from relucert.checker.quadratic_document import QuadraticProof
 from relucert.checker.query_check import QueryClaim, check_query
@@ -58,11 +58,9 @@ class Claim:
     @property
     def margins(self) -> tuple[int, list[int]] | None:
         """The label and the rivals, where the rows are the margins of one class over others."""
-        if any(self.offsets):
-            return None
         pairs = [_margin(row) for row in self.rows]
         labels = {pair[0] for pair in pairs if pair is not None}
-        if None in pairs or len(labels) != 1:
+        if any(self.offsets) or None in pairs or len(labels) != 1:
             return None
         return labels.pop(), [pair[1] for pair in pairs if pair is not None]
 
@@ -91,8 +89,7 @@ class Claim:
 
 def _margin(row: list[float]) -> tuple[int, int] | None:
     """The classes of a row that is one score less another."""
-    remaining = [number for number in row if number not in (0.0, 1.0, -1.0)]
-    if remaining or row.count(1.0) != 1 or row.count(-1.0) != 1:
+    if (row.count(1.0), row.count(-1.0), row.count(0.0)) != (1, 1, len(row) - 2):
         return None
     return row.index(1.0), row.index(-1.0)
 
@@ -144,7 +141,7 @@ def network_of(proof: RadiusClaim | QueryProof, network: Network | torch.nn.Modu
             "known by name: say which one with --network (in Python, network=)"
         )
     loaded = zoo.load(proof.name) if network is None else load(network)
-    if fingerprint(loaded, _inference(proof) != "real") != proof.sha256:
+    if fingerprint(loaded, proof.inference != "real") != proof.sha256:
         raise Rejected(f"it is about another network than {loaded.name}, one of SHA-256 {shown(proof.sha256)}")
     return loaded
 
@@ -168,18 +165,14 @@ def check_claim(
         else:
             assert isinstance(proof, Proof)
             trees = proof.relaxation.rows
-            check_rows(TreeCheck.of(network, proof, proof.relaxation, proof.inference, progress).margins())
+            check_rows(TreeCheck.of(network, proof, proof.relaxation, progress).margins())
             nodes, leaves = (nodes, leaves) if trees is None else (len(trees.nodes), len(trees.scales))
     except ArithmeticError as error:
         raise Rejected(f"its bounds are no numbers: {error}") from None
     return Claim(
         network.name, proof.sha256, proof.index, image_digest(proof.image), proof.rows, proof.offsets, proof.norm,
-        proof.radius, proof.box, proof.scale, nodes, leaves, _inference(proof), proof.activation_ulps,
+        proof.radius, proof.box, proof.scale, nodes, leaves, proof.inference, proof.activation_ulps,
     )  # fmt: skip
-
-
-def _inference(proof: RadiusClaim | QueryProof) -> str:
-    return proof.inference if isinstance(proof, (Proof, CertificateProof)) else "real"
 
 
 def _check_image(proof: RadiusClaim, images: torch.Tensor) -> None:
@@ -194,7 +187,6 @@ def _check_question(proof: RadiusClaim, network: Network) -> None:
         raise Rejected(f"its image has {len(proof.image)} numbers, the network takes {network.sizes[0]}")
     if proof.box is not None:
         ends = zip(*proof.box, proof.image, strict=True)
-        if not all(low <= pixel <= high for low, high, pixel in ends):
-            raise Rejected("its image is no valid input itself")
+        require(all(low <= pixel <= high for low, high, pixel in ends), "its image is no valid input itself")
     if not all(len(row) == network.classes for row in proof.rows):
         raise Rejected(f"the network has {network.classes} outputs, its rows another number")

@@ -21,6 +21,8 @@ class RadiusClaim:
 
     index: the image's number among those that were asked about.
     box: the lowest and the highest valid value of every coordinate, or None; infinite: no limit.
+    inference: what the network is evaluated in, one of `INFERENCES`.
+    activation_ulps: how many units in the last place evaluations of smooth activations may be off; None: not said.
     """
 
     name: str
@@ -33,15 +35,14 @@ class RadiusClaim:
     box: tuple[list[float], list[float]] | None
     scale: list[float] | None
     radius: float
-
-    @property
-    def activation_ulps(self) -> int | None:
-        """How many units in the last place evaluations of smooth activations may be off; None: nothing is said."""
-        return None
+    inference: str
+    activation_ulps: int | None
 
 
 def claim_of(document: dict[str, Any]) -> dict[str, Any]:
-    """The claim of a proof, by the names of its fields."""
+    """The claim of a proof, by the names of its fields; a document without an inference is about real arithmetic."""
+    inference = document.get("inference", "real")
+    require(inference in INFERENCES, "its inference is none that is known")
     index, image = _image(document["image"])
     rows = [as_numbers(row) for row in as_list(document["rows"])]
     offsets = as_numbers(document["offsets"])
@@ -57,12 +58,11 @@ def claim_of(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": as_text(network["name"]), "sha256": as_text(network["sha256"]), "index": index, "image": image,
         "rows": rows, "offsets": offsets, "norm": NORMS[document["norm"]], "box": _box(document["box"], len(image)),
-        "scale": scale, "radius": radius,
+        "scale": scale, "radius": radius, "inference": inference, "activation_ulps": _activation_ulps(document),
     }  # fmt: skip
 
 
-def activation_ulps_of(document: dict[str, Any]) -> int | None:
-    """How many units in the last place evaluations of smooth activations may be off; None: nothing is said."""
+def _activation_ulps(document: dict[str, Any]) -> int | None:
     if "activation_ulps" not in document:
         return None
     ulps: int = as_whole(document["activation_ulps"])

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from flint import arb, ctx, fmpq
 from torch import Tensor
 
-from relucert.checker.entries import Rejected
+from relucert.checker.activations import SmoothFunction, SmoothPiece
+from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed, of_integers
-from relucert.checker.smooth_function import SmoothFunction, SmoothPiece
+from relucert.checker.noise import ActivationError
 
 BOUND_BITS = 64  # of bounds of neurons
 OFFSET_BITS = 160  # of offsets, which are then rounded to what a `Fixed` has
@@ -31,33 +30,6 @@ LARGEST = 1024  # bits before the point of values of activations
 
 Key = tuple[int, int, float]
 """Sign, neuron and slope of a line."""
-
-
-@dataclass(frozen=True)
-class ActivationError:
-    """How far evaluations of an activation f may be off, in units in the last place of |f| or of f's scale.
-
-    Attributes:
-        ulps: The number of these units.
-        unit, underflow, largest, smallest: Those of the floating-point format (`noise.Precision`).
-    """
-
-    ulps: int
-    unit: Fraction
-    underflow: Fraction
-    largest: Fraction
-    smallest: Fraction
-
-    def noise(self, function: SmoothFunction, low: arb, high: arb, size: arb) -> arb:
-        """How far an evaluation of f may be off between two numbers, where |f| is at most `size`."""
-        scale, (least, largest) = function.scale(low, high), function.accurate(_exact(4 * self.smallest))
-        if scale is None:
-            raise Rejected(f"nothing is known about evaluations of {type(function).__name__.lower()}")
-        size = arb.max(size, scale)
-        accurate = (least is None or low >= least) and (largest is None or high <= largest)
-        if not (accurate and function.overflow_factor * size <= _exact(self.largest)):
-            raise Rejected(f"an evaluation of {type(function).__name__.lower()} may overflow, or is not accurate")
-        return 2 * self.ulps * _exact(self.unit) * size + 4 * _exact(self.underflow)
 
 
 class Enclosed:
@@ -71,8 +43,8 @@ class Enclosed:
         self._offsets: dict[Key, int] = {}
         with ctx.workprec(PRECISION):
             self._ends = [(_ball(low), _ball(high)) for low, high in zip(lower, upper, strict=True)]
-            if not all(function.defined(low, high) for low, high in self._ends):
-                raise Rejected(f"a neuron may leave the domain of {type(function).__name__.lower()}")
+            defined = all(function.defined(low, high) for low, high in self._ends)
+            require(defined, f"a neuron may leave the domain of {function.name}")
             self._pieces = [self._met(*ends) for ends in self._ends]
             self._noise = self._noises()
 
@@ -153,10 +125,7 @@ class Enclosed:
             tilt = sign * (piece.slope(point) - number)
             falls = arb.min(tilt * (start - point), tilt * (end - point))
             candidates.append(sign * (piece.value(point) - number * point) + falls)
-        least = candidates[0]
-        for candidate in candidates[1:]:
-            least = arb.min(least, candidate)
-        return least
+        return reduce(arb.min, candidates)
 
     def _met(self, low: arb, high: arb) -> list[tuple[SmoothPiece, arb, arb]] | None:
         """The pieces that an interval may meet, each with the ends of its intersection with the interval."""
@@ -194,15 +163,11 @@ def _ball(units: int) -> arb:
     return arb(fmpq(units, 1 << BOUND_BITS))
 
 
-def _exact(number: Fraction) -> arb:
-    return arb(fmpq(number.numerator, number.denominator))
-
-
 def _floor(ball: arb) -> int:
     """An integer over 2**OFFSET_BITS that no number of the ball is below."""
     low = ball.lower()
-    if not low.is_finite() or not abs(low) < arb(2) ** LARGEST:
-        raise Rejected("an activation's bounds are too large or no numbers")
+    small = bool(low.is_finite()) and abs(low) < arb(2) ** LARGEST
+    require(small, "an activation's bounds are too large or no numbers")
     mantissa, exponent = low.man_exp()
     shift = int(exponent) + OFFSET_BITS
     return int(mantissa) << shift if shift >= 0 else int(mantissa) >> -shift

@@ -97,7 +97,7 @@ class FixedLinear(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, weight=_absolute(self.weight))
+        return replace(self, weight=self.weight.absolute)
 
     def neurons(self, indices: Tensor) -> Fixed:
         return replace(self.weight, units=self.weight.units[indices])
@@ -109,7 +109,7 @@ class _Convolution(FixedLayer):
 
     Attributes:
         kernels: (groups, taps of all input channels of a group, output channels of a group).
-        terms: How many products one sum has, at most.
+        size: Height and width of a kernel.
     """
 
     kernels: Fixed
@@ -117,7 +117,6 @@ class _Convolution(FixedLayer):
     after: Shape
     settings: dict[str, Any]
     size: tuple[int, int]
-    terms: int
 
     def transpose(self, forms: Fixed) -> Fixed:
         """Pulls forms back within the smallest window outside of which all coefficients are zero."""
@@ -139,7 +138,7 @@ class _Convolution(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, kernels=_absolute(self.kernels))
+        return replace(self, kernels=self.kernels.absolute)
 
     def linear(self, inputs: Sequence[Fixed]) -> Fixed:
         groups, (top, left, bottom, right) = self.settings["groups"], self.settings["padding"]
@@ -168,15 +167,16 @@ class _Convolution(FixedLayer):
                 self.settings["stride"], (height, width), self.settings["dilation"], self.size, strict=True
             )
         )
-        step = max(1, TERMS // (self.size[0] * self.size[1]))  # output channels whose sums are exact
+        taps = self.size[0] * self.size[1]
+        step = max(1, TERMS // taps)  # output channels whose sums are exact
 
         def spread(kernels: Tensor, digits: Tensor) -> Tensor:
-            taps = (kernels @ digits).flatten(1, 2)  # (forms, groups * taps, positions)
+            columns = (kernels @ digits).flatten(1, 2)  # (forms, groups * taps, positions)
             strides, dilation = self.settings["stride"], self.settings["dilation"]
-            return functional.fold(taps, size, self.size, dilation=dilation, stride=strides)
+            return functional.fold(columns, size, self.size, dilation=dilation, stride=strides)
 
         if step >= per_group:
-            return multiply(self.kernels, images, spread, self.terms)
+            return multiply(self.kernels, images, spread, per_group * taps)
         total = None
         for begin in range(0, per_group, step):
             channels = slice(begin, begin + step)
@@ -230,7 +230,7 @@ class _Diagonal(FixedLayer):
 
     @property
     def absolute(self) -> FixedLayer:
-        return replace(self, factors=_absolute(self.factors))
+        return replace(self, factors=self.factors.absolute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,8 +286,7 @@ def _convolution(stored: _Stored) -> FixedLayer:
     kernels = weight.flatten(1).unflatten(0, (groups, -1)).transpose(1, 2)
     bias = of_floats(stored.tensors["bias"][:, None, None].expand(stored.after).flatten())
     size = (weight.shape[2], weight.shape[3])
-    terms = weight.shape[0] // groups * size[0] * size[1]
-    return _Convolution(bias, of_floats(kernels), stored.before, stored.after, stored.settings, size, terms)
+    return _Convolution(bias, of_floats(kernels), stored.before, stored.after, stored.settings, size)
 
 
 def _index_map(stored: _Stored) -> FixedLayer:
@@ -297,9 +296,10 @@ def _index_map(stored: _Stored) -> FixedLayer:
 
 
 def _scale(stored: _Stored) -> FixedLayer:
+    factors = stored.numbers("factor")
     if not stored.settings["divide"]:
-        return _Diagonal(None, of_floats(stored.numbers("factor")))
-    return _Diagonal(None, _spread(stored, "factor", lambda factor: 1 / factor))
+        return _Diagonal(None, of_floats(factors))
+    return _Diagonal(None, replace(of_fractions([1 / Fraction(factor) for factor in factors.tolist()]), error=1))
 
 
 def _batch_scale(stored: _Stored) -> FixedLayer:
@@ -310,12 +310,6 @@ def _batch_scale(stored: _Stored) -> FixedLayer:
     }
     factors = [gain * roots[number] for gain, number in zip(gains, stored.numbers("variance").tolist(), strict=True)]
     return _Diagonal(None, replace(of_fractions(factors), error=2))
-
-
-def _spread(stored: _Stored, name: str, function: Callable[[Fraction], Fraction]) -> Fixed:
-    numbers = stored.numbers(name).tolist()
-    values = {number: function(Fraction(number)) for number in set(numbers)}
-    return replace(of_fractions([values[number] for number in numbers]), error=1)
 
 
 def _shift(stored: _Stored) -> FixedLayer:
@@ -342,10 +336,6 @@ def _reciprocal_root(number: Fraction) -> Fraction:
     """`1 / sqrt(number)`, at most 2**-ROOT_BITS of it too small."""
     bits = ROOT_BITS + max(0, number.numerator.bit_length() - number.denominator.bit_length())
     return Fraction(math.isqrt((number.denominator << (2 * bits)) // number.numerator), 1 << bits)
-
-
-def _absolute(numbers: Fixed) -> Fixed:
-    return replace(numbers, units=numbers.units.abs())
 
 
 def upper_bounds(numbers: Fixed) -> Fixed:

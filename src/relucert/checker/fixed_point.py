@@ -6,6 +6,7 @@ of two digits stay below 2**53, so that float64 computes them exactly, in any or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -57,6 +58,10 @@ class Fixed:
         """An upper bound of the absolute values, in units."""
         return _largest(self.units) + self.error
 
+    def floats(self) -> Tensor:
+        """About the numbers, in float64."""
+        return self.units.double() * 2.0**-self.bits
+
     def coarser(self, shift: int) -> Fixed:
         """The numbers in units that are 2**shift times larger, rounded down."""
         if shift <= 0:
@@ -71,10 +76,7 @@ class Fixed:
 
     def plus(self, addend: Fixed) -> Fixed:
         """The sums, in units as small as the larger one of the two allows."""
-        first, second = self.filled(), addend.filled()
-        nonzero = [summand.bits for summand in (first, second) if _largest(summand.units)]
-        bits = min(nonzero, default=max(first.bits, second.bits))
-        first, second = first._in_units(bits), second._in_units(bits)
+        first, second = aligned(self, addend)
         if _largest(first.units) + _largest(second.units) >= 1 << BITS:
             first, second = first.coarser(1), second.coarser(1)
         return Fixed(first.units + second.units, first.bits, first.error + second.error)
@@ -86,15 +88,21 @@ class Fixed:
     def _finer(self, shift: int) -> Fixed:
         return Fixed(self.units << min(shift, 63), self.bits + shift, self.error << shift)
 
+    @property
+    def absolute(self) -> Fixed:
+        return replace(self, units=self.units.abs())
+
     def negated(self) -> Fixed:
         return replace(self, units=-self.units)
 
-    def at(self, columns: Tensor) -> Fixed:
-        """The columns at these positions, (count,)."""
-        return replace(self, units=self.units[..., columns])
+    def at(self, columns: Tensor | None) -> Fixed:
+        """The columns at these positions, (count,); None: all of them."""
+        return self if columns is None else replace(self, units=self.units[..., columns])
 
-    def spread(self, columns: Tensor, size: int) -> Fixed:
-        """A table of `size` columns with these columns at the given positions, and zeros elsewhere."""
+    def spread(self, columns: Tensor | None, size: int) -> Fixed:
+        """A table of `size` columns with these columns at the given positions, None for all, and zeros elsewhere."""
+        if columns is None:
+            return self
         return replace(self, units=self.units.new_zeros(len(self.units), size).index_copy_(1, columns, self.units))
 
     @property
@@ -105,6 +113,14 @@ class Fixed:
 
     def reshaped(self, *shape: int) -> Fixed:
         return replace(self, units=self.units.reshape(shape))
+
+
+def aligned(first: Fixed, second: Fixed) -> tuple[Fixed, Fixed]:
+    """Two tables in the same units, as small as the larger one of the two allows."""
+    first, second = first.filled(), second.filled()
+    nonzero = [numbers.bits for numbers in (first, second) if _largest(numbers.units)]
+    bits = min(nonzero, default=max(first.bits, second.bits))
+    return first._in_units(bits), second._in_units(bits)
 
 
 def of_floats(numbers: Tensor) -> Fixed:
@@ -126,7 +142,7 @@ def of_fractions(numbers: Sequence[Fraction], up: bool = False) -> Fixed:
     largest = max((abs(number) for number in numbers), default=Fraction(0))
     bits = BITS - 2 - (largest.numerator.bit_length() - largest.denominator.bit_length()) if largest else 0
     scale = Fraction(2) ** bits
-    units = [-_floor(-number * scale) if up else _floor(number * scale) for number in numbers]
+    units = [math.ceil(number * scale) if up else math.floor(number * scale) for number in numbers]
     return Fixed(torch.tensor(units, dtype=torch.int64), bits)
 
 
@@ -161,12 +177,12 @@ def multiply(left: Fixed, right: Fixed, product: Product, terms: int) -> Fixed:
 def matrix_product(left: Fixed, right: Fixed) -> Fixed:
     """`left @ right`, rounded down to units that hold it."""
     error = left.units.shape[-1] * (left.error * right.largest + right.error * left.largest)
-    return _rounded(_block_levels(left, right, _rows, torch.matmul), left.bits + right.bits, error)
+    return _rounded(_block_levels(left, right, 0, torch.matmul), left.bits + right.bits, error)
 
 
 def sums(left: Fixed, right: Fixed) -> list[int]:
     """`left @ right` of rows and one vector, exactly, over 2**(left.bits + right.bits); errors do not count."""
-    return whole(_block_levels(left, right, _rows, torch.matmul))
+    return whole(_block_levels(left, right, 0, torch.matmul))
 
 
 def row_sums(left: Fixed, right: Fixed) -> list[int]:
@@ -175,7 +191,7 @@ def row_sums(left: Fixed, right: Fixed) -> list[int]:
     def product(first: Tensor, second: Tensor) -> Tensor:
         return (first * second).sum(-1)
 
-    return whole(_block_levels(left, right, _columns, product))
+    return whole(_block_levels(left, right, -1, product))
 
 
 def whole(levels: list[Tensor]) -> list[int]:
@@ -198,10 +214,13 @@ def _levels(left: Fixed, right: Fixed, product: Product, terms: int) -> list[Ten
     return [level.to(torch.int64) for level in levels if level is not None]
 
 
-def _block_levels(left: Fixed, right: Fixed, cut: Callable[[Fixed, int], Fixed], product: Product) -> list[Tensor]:
-    """The levels of a product whose sums are computed in blocks of so many terms that float64 is exact."""
+def _block_levels(left: Fixed, right: Fixed, axis: int, product: Product) -> list[Tensor]:
+    """The levels of a product whose sums are computed in blocks of so many terms that float64 is exact.
+
+    axis: That of the second factor along which the sums go; that of the first one is its last.
+    """
     blocks = [
-        _levels(_columns(left, begin), cut(right, begin), product, TERMS)
+        _levels(_block(left, -1, begin), _block(right, axis, begin), product, TERMS)
         for begin in range(0, max(1, left.units.shape[-1]), TERMS)
     ]
     length = max(map(len, blocks))
@@ -231,16 +250,12 @@ def _rounded(levels: list[Tensor], bits: int, error: int) -> Fixed:
     return Fixed(top, bits - shift, _shifted(error, shift) + 1)
 
 
-def _columns(numbers: Fixed, begin: int) -> Fixed:
-    return replace(numbers, units=numbers.units[..., begin : begin + TERMS]) if begin or _long(numbers, -1) else numbers
-
-
-def _rows(numbers: Fixed, begin: int) -> Fixed:
-    return replace(numbers, units=numbers.units[begin : begin + TERMS]) if begin or _long(numbers, 0) else numbers
-
-
-def _long(numbers: Fixed, axis: int) -> bool:
-    return numbers.units.shape[axis] > TERMS
+def _block(numbers: Fixed, axis: int, begin: int) -> Fixed:
+    """TERMS positions of an axis, or as many as there are."""
+    size = numbers.units.shape[axis]
+    if size <= TERMS:
+        return numbers
+    return replace(numbers, units=numbers.units.narrow(axis, begin, min(TERMS, size - begin)))
 
 
 def _largest(units: Tensor) -> int:
@@ -258,7 +273,3 @@ def _trailing_zeros(units: Tensor) -> int:
 def _shifted(error: int, shift: int) -> int:
     """An error in units that are 2**shift times larger, rounded up."""
     return -(-error >> shift)
-
-
-def _floor(number: Fraction) -> int:
-    return number.numerator // number.denominator

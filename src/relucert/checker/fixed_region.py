@@ -58,15 +58,15 @@ class FixedRegion:
             high = [
                 min(end, Fraction(wall)) if wall < math.inf else end for end, wall in zip(high, box[1], strict=True)
             ]
+        around = cls.between(low, high)
         if norm == math.inf:
-            return cls.between(low, high)
-        sizes = [max(abs(lowest), abs(highest)) for lowest, highest in zip(low, high, strict=True)]
+            return around
         rooms = None
         if box is not None:
             falls, rises = ([abs(end - wall) for end, wall in zip(point, ends, strict=True)] for ends in (low, high))
             rooms = of_fractions(falls, up=True), of_fractions(rises, up=True)
         units = None if scale is None else of_fractions([Fraction(number) for number in scale], up=True)
-        return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, sizes)
+        return cls(of_fractions(point), of_fractions(point, up=True), norm, exact_radius, units, rooms, around.sizes)
 
     @classmethod
     def between(cls, low: Sequence[Fraction], high: Sequence[Fraction]) -> FixedRegion:
@@ -78,11 +78,12 @@ class FixedRegion:
         """Lower bounds of forms, (forms, size), on the inputs."""
         charge = forms.error * self.total / Fraction(2) ** forms.bits
         columns = forms.support
-        least = self._least(forms) if columns is None else self._at(columns)._least(forms.at(columns))
-        return [number - charge for number in least]
+        return [number - charge for number in self._at(columns)._least(forms.at(columns))]
 
-    def _at(self, columns: Tensor) -> FixedRegion:
-        """The region in some coordinates alone; others must have coefficient 0 in the forms."""
+    def _at(self, columns: Tensor | None) -> FixedRegion:
+        """The region in some coordinates alone, None for all; others must have coefficient 0 in the forms."""
+        if columns is None:
+            return self
         return replace(
             self,
             low=self.low.at(columns),
@@ -102,7 +103,7 @@ class FixedRegion:
     def _falls(self, forms: Fixed) -> list[Fraction]:
         """How far forms fall below their values at the centre, at most, by the dual norm."""
         forms = forms.filled()
-        sizes = replace(forms, units=forms.units.abs())
+        sizes = forms.absolute
         if self.rooms is None:
             return [self.radius * norm for norm in self._dual(sizes)]
         norm_units = torch.minimum(self._norm_shares(forms), sizes.units)
@@ -152,13 +153,13 @@ class FixedRegion:
 
     @cached_property
     def _float_scale(self) -> Tensor:
-        return torch.ones(1, dtype=torch.float64) if self.scale is None else _floats(self.scale)
+        return torch.ones(1, dtype=torch.float64) if self.scale is None else self.scale.floats()
 
     @cached_property
     def _float_rooms(self) -> list[Tensor]:
         """The distances to the walls in units of the scale; 0 where a coordinate does not move."""
         assert self.rooms is not None
-        return [torch.where(self._float_scale > 0, _floats(room) / self._float_scale, 0.0) for room in self.rooms]
+        return [torch.where(self._float_scale > 0, room.floats() / self._float_scale, 0.0) for room in self.rooms]
 
 
 def _limits(sizes: Tensor, room: Tensor, radius: float) -> Tensor:
@@ -188,7 +189,3 @@ def _worth(forms: Fixed, low: Fixed, high: Fixed) -> list[Fraction]:
 def _sums(forms: Fixed, units: Tensor, vector: Fixed) -> list[Fraction]:
     unit = Fraction(2) ** -(forms.bits + vector.bits)
     return [total * unit for total in sums(Fixed(units, forms.bits), vector)]
-
-
-def _floats(numbers: Fixed) -> Tensor:
-    return numbers.units.double() * 2.0**-numbers.bits

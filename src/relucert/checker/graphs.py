@@ -13,15 +13,16 @@ from typing import NamedTuple
 import torch
 from flint import arb, ctx, fmpq
 
+from relucert.checker.activations import SmoothFunction
 from relucert.checker.ball_region import Numbers, fraction
 from relucert.checker.certificate_document import GraphEntry
-from relucert.checker.enclosures import PRECISION, ActivationError, Enclosed
-from relucert.checker.entries import Rejected
+from relucert.checker.enclosures import PRECISION, Enclosed
+from relucert.checker.entries import require
 from relucert.checker.lines import BOUND_BITS, IntegerInterval
-from relucert.checker.smooth_function import SmoothFunction
+from relucert.checker.noise import ActivationError
 
 ZERO = fmpq(0)
-UNIT = fmpq(1, 1 << BOUND_BITS)
+BOUND_UNIT = fmpq(1, 1 << BOUND_BITS)
 
 
 class LinePiece(NamedTuple):
@@ -52,8 +53,7 @@ def smooth_outputs(function: SmoothFunction, centres: Numbers) -> Numbers:
     """About the activations of references: any numbers would do."""
     with ctx.workprec(PRECISION):
         outputs = [float(_about(function, arb(centre)).mid()) for centre in centres]
-    if not all(map(math.isfinite, outputs)):
-        raise Rejected(f"a reference is outside of the domain of {type(function).__name__.lower()}")
+    require(all(map(math.isfinite, outputs)), f"a reference is outside of the domain of {function.name}")
     return [fraction(output) for output in outputs]
 
 
@@ -61,7 +61,8 @@ def _about(function: SmoothFunction, point: arb) -> arb:
     """The value at a point, by the formula of the first piece that does not end before it."""
     pieces = function.pieces(point, point) or ()
     holds = (piece.value for piece in pieces if piece.end is None or not point > piece.end)
-    return next(holds, function.value)(point)
+    value: arb = next(holds, function.value)(point)
+    return value
 
 
 def smooth_pieces(
@@ -95,6 +96,6 @@ def smooth_pieces(
                 rise, centre = fraction(slopes[neuron]), centres[neuron]
                 offset = fmpq(units) * fmpq(2) ** -offsets.bits
                 shift = offset + rise * centre - outputs[neuron]
-                first, last = lower[neuron] * UNIT - centre, upper[neuron] * UNIT - centre
+                first, last = lower[neuron] * BOUND_UNIT - centre, upper[neuron] * BOUND_UNIT - centre
                 pieces[neuron].append(LinePiece(rise, shift, first, last))
     return pieces

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 
 import torch
 from flint import fmpq
 from torch import Tensor
 
-from relucert.checker.activations import is_activation
-from relucert.checker.ball_region import BallRegion, Numbers, fixed
-from relucert.checker.certificate_document import SLOPE_BITS, CertificateProof
+from relucert.checker.activations import SmoothFunction, is_activation
+from relucert.checker.ball_region import BallRegion, Numbers, as_fraction, fixed
+from relucert.checker.certificate_document import CertificateProof, LayerEntry
 from relucert.checker.entries import Rejected, require
-from relucert.checker.fixed_layers import FixedLayer, upper_bounds
+from relucert.checker.fixed_layers import upper_bounds
 from relucert.checker.fixed_point import Fixed, multiply, of_fractions, of_integers
-from relucert.checker.graphs import LinePiece, relu_pieces, smooth_outputs, smooth_pieces
-from relucert.checker.lines import BOUND_BITS, IntegerInterval
+from relucert.checker.graphs import BOUND_UNIT, LinePiece, relu_pieces, smooth_outputs, smooth_pieces
+from relucert.checker.lines import IntegerInterval
 from relucert.checker.relaxation import FixedRelaxation
-from relucert.checker.smooth_function import SmoothFunction
 from relucert.checker.tree_check import TreeCheck
 from relucert.network import Network
 
@@ -40,7 +38,6 @@ class UnstableNeurons:
 
     Attributes:
         index: Their indices, (count,).
-        centre: Their references.
         lower, upper: The least and the largest deviation of each from its reference.
         slope: The slopes s of their activations.
         pieces: What the graphs of their activations are, or lie between.
@@ -48,7 +45,6 @@ class UnstableNeurons:
     """
 
     index: Tensor
-    centre: Numbers
     lower: Numbers
     upper: Numbers
     slope: Numbers
@@ -64,7 +60,6 @@ class CheckedNetwork:
     """The network over the region of a proof.
 
     Attributes:
-        layers: The affine operations by value.
         region: The inputs, as `centre + radii y`.
         values: By value, the reference, (1, size), taken for exact.
         residuals: By affine value and for the input, how far it may be from the operation on the references before it,
@@ -80,7 +75,6 @@ class CheckedNetwork:
 
     network: Network
     relaxation: FixedRelaxation
-    layers: Mapping[int, FixedLayer]
     region: BallRegion
     values: dict[int, Fixed]
     residuals: dict[int, Fixed]
@@ -100,10 +94,10 @@ class CheckedNetwork:
         complete = set(proof.layers) == set(network.preactivations)
         require(complete, "it has not the neurons of every pre-activation")
         region = BallRegion.of(proof)
-        linearised = cls(network, relaxation, relaxation.layers, region, {}, {}, {}, {}, {}, {}, network.output)
+        linearised = cls(network, relaxation, region, {}, {}, {}, {}, {}, {}, network.output)
         linearised._refer(INPUT, fixed(region.centre), None)
         if INPUT in network.preactivations:
-            linearised._open(INPUT, proof, bound(linearised, INPUT))
+            linearised._open(INPUT, proof.layers[INPUT], bound(linearised, INPUT))
         for value, node in network.steps():
             if node.operation.name == "relu":
                 linearised.values[value] = linearised._relu(node.inputs[0])
@@ -116,7 +110,7 @@ class CheckedNetwork:
                     image = image.plus(layer.constant.reshaped(1, -1))
                 linearised._refer(value, image, relaxation.noise.get(value))
             if value in network.preactivations:
-                linearised._open(value, proof, bound(linearised, value))
+                linearised._open(value, proof.layers[value], bound(linearised, value))
         return linearised
 
     def _refer(self, value: int, image: Fixed, noise: Fixed | None) -> None:
@@ -125,41 +119,43 @@ class CheckedNetwork:
         residual = uniform(image)
         self.residuals[value] = residual if noise is None else upper_bounds(residual.plus(noise))
 
-    def _open(self, value: int, proof: CertificateProof, interval: IntegerInterval) -> None:
+    def _open(self, value: int, entry: LayerEntry, interval: IntegerInterval) -> None:
         """Sets the unstable neurons of a pre-activation, which the file lists; the others have to be proven stable."""
-        entry, size = proof.layers[value], self.network.sizes[value]
+        size = self.network.sizes[value]
         require(all(neuron < size for neuron in entry.neurons), "it has neurons that the network does not have")
         ordered = all(low <= high for low, high in zip(interval.lower, interval.upper, strict=True))
         require(ordered, f"the bounds of value {value} cross")
         centres = numbers_of(self.values[value])
-        unit = fmpq(1, 1 << BOUND_BITS)
-        lower = [low * unit - centre for low, centre in zip(interval.lower, centres, strict=True)]
-        upper = [high * unit - centre for high, centre in zip(interval.upper, centres, strict=True)]
-        if (function := self._function(value)) is not None:
-            self._open_smooth(value, proof, interval, function, lower, upper)
-            return
-        require(entry.graphs is None, f"it has lines of a smooth activation of value {value}, which has none")
-        slopes = [(1 << SLOPE_BITS) if low >= 0 else 0 for low in interval.lower]
-        stable = [low >= 0 or high <= 0 for low, high in zip(interval.lower, interval.upper, strict=True)]
+        lower, upper = (
+            [end * BOUND_UNIT - centre for end, centre in zip(ends, centres, strict=True)]
+            for ends in (interval.lower, interval.upper)
+        )
+        slopes = [(1 << entry.slope_bits) if low >= 0 else 0 for low in interval.lower]
         for neuron, slope in zip(entry.neurons, entry.slopes, strict=True):
-            slopes[neuron], stable[neuron] = slope, True
-        if not all(stable):
-            raise Rejected(f"it leaves out neuron {stable.index(False)} of value {value}, which is not proven stable")
-        opened = set(entry.neurons)
-        max_deviations = [
-            max(abs(low), abs(high)) if slope or neuron in opened else fmpq(0)
-            for neuron, (low, high, slope) in enumerate(zip(lower, upper, slopes, strict=True))
-        ]
-        self.slopes[value] = Fixed(torch.tensor(slopes, dtype=torch.int64), SLOPE_BITS)
-        self.max_deviation[value] = of_fractions([_fraction(number) for number in max_deviations], up=True)
-        unit = fmpq(1, 1 << SLOPE_BITS)
+            slopes[neuron] = slope
+        function = self._function(value)
+        if function is None:
+            require(entry.graphs is None, f"it has lines of a smooth activation of value {value}, which has none")
+            opened = set(entry.neurons)
+            for neuron, (low, high) in enumerate(zip(interval.lower, interval.upper, strict=True)):
+                if low < 0 < high and neuron not in opened:
+                    raise Rejected(f"it leaves out neuron {neuron} of value {value}, which is not proven stable")
+            pieces = [relu_pieces(lower[neuron], upper[neuron], centres[neuron]) for neuron in entry.neurons]
+            max_deviations = [
+                max(abs(low), abs(high)) if slope or neuron in opened else fmpq(0)
+                for neuron, (low, high, slope) in enumerate(zip(lower, upper, slopes, strict=True))
+            ]
+        else:
+            pieces = self._smooth_pieces(value, entry, interval, function)
+            max_deviations = [max(piece.largest for piece in lines) for lines in pieces]
+        self.slopes[value] = Fixed(torch.tensor(slopes, dtype=torch.int64), entry.slope_bits)
+        self.max_deviation[value] = of_fractions([as_fraction(number) for number in max_deviations], up=True)
         self.neurons[value] = UnstableNeurons(
             torch.tensor(entry.neurons, dtype=torch.long),
-            centre=[centres[neuron] for neuron in entry.neurons],
             lower=[lower[neuron] for neuron in entry.neurons],
             upper=[upper[neuron] for neuron in entry.neurons],
-            slope=[slope * unit for slope in entry.slopes],
-            pieces=[relu_pieces(lower[neuron], upper[neuron], centres[neuron]) for neuron in entry.neurons],
+            slope=[fmpq(slope, 1 << entry.slope_bits) for slope in entry.slopes],
+            pieces=pieces,
             followed=value in self.followed,
         )
 
@@ -170,28 +166,18 @@ class CheckedNetwork:
         require(len(functions) == 1, f"value {value} has two activations")
         return functions.pop()
 
-    def _open_smooth(
-        self, value: int, proof: CertificateProof, interval: IntegerInterval, function: SmoothFunction, lower: Numbers,
-        upper: Numbers,
-    ) -> None:  # fmt: skip
-        """Sets the neurons of a smooth activation, all of which the file lists."""
-        entry, centres = proof.layers[value], numbers_of(self.values[value])
+    def _smooth_pieces(
+        self, value: int, entry: LayerEntry, interval: IntegerInterval, function: SmoothFunction
+    ) -> list[list[LinePiece]]:
+        """Sets the references of a smooth activation, all of whose neurons the file lists; returns their lines."""
+        centres = numbers_of(self.values[value])
         require(entry.neurons == list(range(len(centres))), f"it leaves out neurons of value {value}")
         require(entry.graphs is not None, f"it has no lines around the smooth activation of value {value}")
         assert entry.graphs is not None
         # The rounded numbers are the references themselves, so that nothing has to be charged.
         self.outputs[value] = replace(fixed(smooth_outputs(function, centres)), error=0)
-        pieces = smooth_pieces(
-            function, self.relaxation.error, interval, entry.graphs, centres, numbers_of(self.outputs[value])
-        )  # fmt: skip
-        largest = [max(piece.largest for piece in lines) for lines in pieces]
-        self.slopes[value] = Fixed(torch.tensor(entry.slopes, dtype=torch.int64), SLOPE_BITS)
-        self.max_deviation[value] = of_fractions([_fraction(number) for number in largest], up=True)
-        unit, index = fmpq(1, 1 << SLOPE_BITS), torch.arange(len(centres))
-        slopes = [slope * unit for slope in entry.slopes]
-        self.neurons[value] = UnstableNeurons(
-            index, centres, lower, upper, slopes, pieces, followed=value in self.followed
-        )  # fmt: skip
+        outputs = numbers_of(self.outputs[value])
+        return smooth_pieces(function, self.relaxation.error, interval, entry.graphs, centres, outputs)
 
     def _relu(self, source: int) -> Fixed:
         """The reference of a ReLU: that of its neuron where this is active, 0 where it is inactive, else its ReLU."""
@@ -252,8 +238,8 @@ class CheckedNetwork:
                 if len(self.neurons[source]):
                     image = image.plus(errors[source].spread(self.neurons[source].index, self.network.sizes[source]))
             else:
-                image = self.layers[value].linear([moved[source] for source in node.inputs])
-                spread = self.layers[value].magnitude([drift[source] for source in node.inputs])
+                image = self.relaxation.layers[value].linear([moved[source] for source in node.inputs])
+                spread = self.relaxation.layers[value].magnitude([drift[source] for source in node.inputs])
                 spread = upper_bounds(spread.plus(self.residuals[value]))
             moved[value], drift[value] = replace(image, error=0), upper_bounds(spread.plus(uniform(image)))
         values = self.preactivations
@@ -272,12 +258,5 @@ def uniform(numbers: Fixed) -> Fixed:
 
 def numbers_of(fixed: Fixed) -> Numbers:
     """The units of numbers, (1, size) or (size,), exactly and without their error."""
-    units = fixed.units.flatten().tolist()
-    if fixed.bits < 0:
-        return [fmpq(number << -fixed.bits) for number in units]
-    unit = fmpq(1, 1 << fixed.bits)
-    return [number * unit for number in units]
-
-
-def _fraction(number: fmpq) -> Fraction:
-    return Fraction(int(number.p), int(number.q))
+    unit = fmpq(2) ** -fixed.bits
+    return [number * unit for number in fixed.units.flatten().tolist()]

@@ -9,9 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.enclosures import ActivationError, Enclosed
+from relucert.checker.activations import SmoothFunction
+from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_point import Fixed, of_integers
-from relucert.checker.smooth_function import SmoothFunction
+from relucert.checker.noise import ActivationError
 
 BOUND_BITS = 64
 SLOPE_BITS = 20  # of the slopes that a proof gives
@@ -28,10 +29,7 @@ class IntegerInterval:
 
     def met(self, second: IntegerInterval) -> IntegerInterval:
         """The intersection of two intervals."""
-        return IntegerInterval(
-            [max(both) for both in zip(self.lower, second.lower, strict=True)],
-            [min(both) for both in zip(self.upper, second.upper, strict=True)],
-        )
+        return self.replaced(range(len(self.lower)), second)
 
     def replaced(self, neurons: Sequence[int], bounds: IntegerInterval) -> IntegerInterval:
         """The intervals, those of some neurons intersected with further bounds of these."""
@@ -88,7 +86,7 @@ class IntegerInterval:
         return of_integers(heights, BOUND_BITS + CHORD_BITS, up=True)
 
     @cached_property
-    def activations(self) -> tuple[Fixed, Fixed]:
+    def image(self) -> tuple[Fixed, Fixed]:
         """Lower and upper bounds of the ReLUs, rounded outwards."""
         low, high = ([max(0, number) for number in ends] for ends in (self.lower, self.upper))
         return of_integers(low, BOUND_BITS), of_integers(high, BOUND_BITS, up=True)
@@ -140,14 +138,15 @@ class ChosenLines:
 
     def of_forms(self, forms: slice) -> ChosenLines:
         """The dual variables of a slice of the forms."""
+
+        def cut(table: Tensor) -> Tensor:
+            return table[forms] if table.ndim > 1 else table
+
         slopes, signs, multipliers = (
-            {value: table[forms] if table.ndim > 1 else table for value, table in tables.items()}
+            {value: cut(table) for value, table in tables.items()}
             for tables in (self.slopes, self.signs, self.multipliers)
         )
-        smooth = {
-            value: (below if below.ndim == 1 else below[forms], above if above.ndim == 1 else above[forms])
-            for value, (below, above) in self.smooth.items()
-        }
+        smooth = {value: (cut(below), cut(above)) for value, (below, above) in self.smooth.items()}
         return ChosenLines(slopes, signs, multipliers, self.flat, smooth)
 
 

@@ -1,20 +1,22 @@
-"""The rounding noise that an evaluation in floating point adds to affine operations, for the check of proofs.
+"""The rounding noise that an evaluation in floating point adds, for the check of proofs.
 
 A computed value is the real value of the computed inputs v plus noise of at most `gamma(n) (|W| |v| + |b|)`, with n
-roundings of one number in any order of summation and `gamma(n) = n u / (1 - n u)`, plus what underflow may add.
+roundings of one number in any order of summation and `gamma(n) = n u / (1 - n u)`, plus what underflow may add. That of
+an activation is a number of units in the last place, which a proof assumes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
+from flint import arb, fmpq
 from torch import Tensor
 
-from relucert.checker.document import Rejected
-from relucert.checker.enclosures import ActivationError
+from relucert.checker.activations import SmoothFunction
+from relucert.checker.entries import Rejected, require
 from relucert.checker.fixed_layers import FixedLayer
 from relucert.checker.fixed_point import Fixed, of_fractions
 from relucert.checker.selections import check_exact
@@ -66,14 +68,36 @@ PRECISIONS: dict[str, Precision | None] = {
 }
 
 
+@dataclass(frozen=True)
+class ActivationError:
+    """How far evaluations of an activation f may be off: so many units in the last place of |f| or of f's scale."""
+
+    ulps: int
+    precision: Precision
+
+    def noise(self, function: SmoothFunction, low: arb, high: arb, size: arb) -> arb:
+        """How far an evaluation of f may be off between two numbers, where |f| is at most `size`."""
+        if function.scale is None:
+            raise Rejected(f"nothing is known about evaluations of {function.name}")
+        size = arb.max(size, function.scale(low, high))
+        least, largest = function.accurate(_exact(4 * self.precision.smallest))
+        accurate = (least is None or low >= least) and (largest is None or high <= largest)
+        in_range = function.overflow_factor * size <= _exact(self.precision.largest)
+        require(accurate and in_range, f"an evaluation of {function.name} may overflow, or is not accurate")
+        return 2 * self.ulps * _exact(self.precision.unit) * size + 4 * _exact(self.precision.underflow)
+
+
 def activation_error(inference: str, ulps: int) -> ActivationError:
     """How far evaluations of activations in a precision may be off, by their units in the last place."""
     precision = PRECISIONS[inference]
-    if ulps < 1:
-        raise Rejected("evaluations of activations are off by at least a unit in the last place")
+    require(ulps >= 1, "evaluations of activations are off by at least a unit in the last place")
     if precision is None:
         raise Rejected("nothing is evaluated in real arithmetic that might be off")
-    return ActivationError(ulps, precision.unit, precision.underflow, precision.largest, precision.smallest)
+    return ActivationError(ulps, precision)
+
+
+def _exact(number: Fraction) -> arb:
+    return arb(fmpq(number.numerator, number.denominator))
 
 
 def check_evaluation(network: Network, name: str, precision: Precision) -> None:
@@ -82,9 +106,9 @@ def check_evaluation(network: Network, name: str, precision: Precision) -> None:
         raise Rejected(f"nothing follows about {name}: {network.real_only[0]}")
     check_exact(network)
     for value, node in network.steps():
-        if not _can_be_evaluated(node, precision):
-            subject = f"the network's node {value} ({node.operation.name})"
-            raise Rejected(f"{subject} has numbers that {name} has not, or a negative variance")
+        subject = f"the network's node {value} ({node.operation.name})"
+        fits = _can_be_evaluated(node, precision)
+        require(fits, f"{subject} has numbers that {name} has not, or a negative variance")
 
 
 def _can_be_evaluated(node: Node, precision: Precision) -> bool:
@@ -104,22 +128,19 @@ def _can_be_evaluated(node: Node, precision: Precision) -> bool:
     return all(precision.represents(tensor) for tensor in tensors.values())
 
 
-def rounds(node: Node, precision: Precision) -> bool:
-    """Whether computing the value of an affine operation may add noise."""
-    return _roundings(node, None, precision) > 0
-
-
-def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], precision: Precision) -> Fixed | None:
+def noise(
+    node: Node, layer: FixedLayer, sizes_of: Callable[[int], list[Fraction]], precision: Precision
+) -> Fixed | None:
     """Upper bounds of the noise of an affine operation's value, (size,); None where it does not round.
 
-    sizes: For each input, upper bounds of the absolute values of its computed coordinates.
+    sizes_of: Gives upper bounds of the absolute values of the computed coordinates of an input.
     """
-    count = _roundings(node, sizes, precision)
-    if not count:
+    if not _roundings(node, None, precision):
         return None
+    sizes = [sizes_of(source) for source in node.inputs]
+    count = _roundings(node, sizes, precision)
     share = count * precision.unit
-    if share >= Fraction(1, 2):
-        raise Rejected(f"{count} roundings of one number may lose all of its digits")
+    require(share < Fraction(1, 2), f"{count} roundings of one number may lose all of its digits")
     addend = precision.underflow / precision.unit  # more than an operand that is flushed to zero loses
     total = layer.magnitude([of_fractions([size + addend for size in numbers], up=True) for numbers in sizes])
     constants = layer.constant_sizes
@@ -129,8 +150,7 @@ def noise(node: Node, layer: FixedLayer, sizes: Sequence[Sequence[Fraction]], pr
     lost = []
     for coordinate, number in enumerate(total.units.tolist()):
         size = number * scale + (constants[coordinate] if constants is not None else 0)
-        if 2 * size > precision.largest:
-            raise Rejected("a sum may overflow")
+        require(2 * size <= precision.largest, "a sum may overflow")
         lost.append(gamma * size + underflow)
     return of_fractions(lost, up=True)
 

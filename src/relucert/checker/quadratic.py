@@ -1,130 +1,153 @@
-"""The check of a proof by quadratic certificates of the first format, in exact numbers, with none of the prover's code.
+"""The check of a proof by quadratic certificates of the first format, which are ones of the second in other words.
 
-The margin that a quadratic inequality proves is a sum of the least values of functions of one neuron each. Any
-multipliers of the layers' equations and any tangent are sound, so those of the file are rounded first.
+The first format is about chains of layers, in real arithmetic. Where the second one has weights P of squared deviations
+and D of squared errors, it has `pi + tau w^2` and tau, with multipliers pi of deviations and tau of the sectors
+`abs(e) <= w abs(dz)`; its rate is the factor of a row, and its tangent the centre t times that rate. In the second
+format `(v - t)' (A'PA - D) (v - t)` is a sum over neurons, in the first one its linear terms are on v = (y, e) alone:
+the difference is one of the multipliers lambda. With these numbers the second format proves no less, as it takes the
+least value of a neuron's term on the ReLU itself, and not in its sector. Nothing here is trusted: whatever numbers come
+out of it are checked, as long as they are such as a file of the second format may have.
 """
 
 from __future__ import annotations
 
-from flint import fmpq, fmpz_mat
+from collections.abc import Iterable
+from dataclasses import fields
 
-from relucert.checker.ball_region import Numbers, fraction
-from relucert.checker.document import Rejected
-from relucert.checker.linearised_chain import CheckedChain, CheckedLayer, Scaled, common, linearise
+import torch
+from torch import Tensor
+
+from relucert.checker.ball_region import BallRegion
+from relucert.checker.certificate import check_certificates
+from relucert.checker.certificate_document import ByLayer, CertificateEntry, CertificateProof, LayerEntry, RowEntry
+from relucert.checker.claim import RadiusClaim
+from relucert.checker.entries import require
+from relucert.checker.fixed_layers import fixed_layers
+from relucert.checker.fixed_point import of_floats
 from relucert.checker.quadratic_document import ChainCertificate, QuadraticProof
-from relucert.checker.quadratic_matrix import FORM_BITS, QuadraticInequality, inequality, shifted
+from relucert.checker.trees import BoundingRule
 from relucert.network import Network
+
+SLOPE_BITS = 40  # behind the point, of the slopes of sectors
+NO_ERROR = 2.0**60  # the weight of errors that are always 0, in units of the largest weight
 
 
 def check_quadratic(network: Network, proof: QuadraticProof) -> None:
     """Raises Rejected unless every row, plus its offset, is proven to be positive in the region."""
-    linearised, linear = linearise(network, proof)
-    if not linearised.layers:
-        raise Rejected("the network has no ReLUs")
-    for number, entry in enumerate(proof.certificates):
+    check_certificates(network, as_certificates(network, proof))
+
+
+def as_certificates(network: Network, proof: QuadraticProof) -> CertificateProof:
+    """The proof in the second format: every hidden neuron is treated as unstable."""
+    single = all(node.inputs == (value - 1,) for value, node in network.steps())
+    require(single and network.rectifiers_only, "the network is no chain of affine layers and ReLUs")
+    hidden = network.preactivations
+    require(bool(hidden), "the network has no ReLUs")
+    sizes = [network.sizes[value] for value in hidden]
+    require(len(proof.sectors) == len(hidden) - 1, "it has not the sectors of every hidden layer but the last")
+    for layer, (sector, size) in enumerate(zip(proof.sectors, sizes, strict=False)):
+        fits = len(sector.slope) == len(sector.width) == size
+        require(fits, f"the sectors of hidden layer {layer} are not one for each neuron")
+    translation = _Translation(network, proof)
+    rows: list[RowEntry | None] = []
+    certificates: list[CertificateEntry] = []
+    for entry in proof.certificates:
         if entry is None:
-            if not linear[number] > 0:
-                raise Rejected(f"by CROWN's lines, row {number} is not proven to be positive")
+            rows.append(None)
             continue
-        least = least_margin(
-            linearised, entry, inequality(linearised, entry), proof.rows[number], proof.offsets[number]
-        )
-        if not least > 0:
-            raise Rejected(f"the certificate of row {number} does not prove that it is positive")
+        _check_numbers(entry, network.sizes[0], sizes)
+        certificate = translation.certificate(entry)
+        rows.append(translation.row(entry, certificate, len(certificates)))
+        certificates.append(certificate)
+    claim = {field.name: getattr(proof, field.name) for field in fields(RadiusClaim)}
+    return CertificateProof(
+        **claim, rule=BoundingRule("crown", proof.scope), layers=translation.layers, certificates=certificates,
+        row_proofs=rows, intervals={},
+    )  # fmt: skip
 
 
-DUAL_BITS = 80  # behind the point, of the multipliers of equations and of the tangent
-SUM_BITS = 128  # the same of the least values
-ZERO = fmpq(0)
+def _check_numbers(entry: ChainCertificate, inputs: int, hidden: list[int]) -> None:
+    """Refuses a certificate that has not one number per input or neuron in every list, or one of the wrong sign."""
+    sizes = {
+        "ball": [len(entry.ball)] == [inputs],
+        "sectors": [len(numbers) for numbers in entry.sectors] == hidden[:-1],
+        "weights": [len(numbers) for numbers in entry.weights] == hidden,
+        "links": [len(numbers) for numbers in entry.links] == hidden,
+        "tangent": [len(numbers) for numbers in entry.tangent] == [inputs, *hidden[:-1]],
+    }
+    wrong = [name for name, fits in sizes.items() if not fits]
+    require(not wrong, f"a certificate has not one number for each input or neuron: {', '.join(wrong)}")
+    multipliers = (entry.ball, *entry.sectors, *entry.weights)
+    require(all(number >= 0 for numbers in multipliers for number in numbers), "a multiplier is negative")
+    require(entry.rate > 0, "the rate of a certificate is not positive")
 
 
-def least_margin(
-    linearised: CheckedChain, entry: ChainCertificate, proven: QuadraticInequality, row: list[float], offset: float
-) -> fmpq:
-    """A lower bound of a row of the outputs, plus its offset, in the region."""
-    rate, height, image = fraction(entry.rate), *_tangent(linearised, entry, proven)
-    links = [[_grid(number) for number in numbers] for numbers in entry.links]
-    rows = [fraction(number) for number in row]
-    total = fraction(offset) + _product(rows, linearised.bias) - rate * proven.right - height / rate
-    moving = linearised.moving
-    entrance = _pulled(links[0], linearised.layers[0].weight)
-    total += _product(entrance, linearised.region.centre)
-    form = [number * radius for number, radius in zip(entrance, linearised.region.radii, strict=True)]
-    for index, share in zip(moving, image, strict=False):
-        form[index] += 2 * share
-    total -= linearised.region.fall(form)
-    used = len(moving)
-    for number, (layer, link) in enumerate(zip(linearised.layers, links, strict=True)):
-        last = number + 1 == len(linearised.layers)
-        cost = (
-            _pulled(rows, linearised.weight)
-            if last
-            else _pulled(links[number + 1], linearised.layers[number + 1].weight)
-        )
-        pull = [ZERO] * len(link)
-        for index, share in zip(layer.loose, image[used:], strict=False):
-            pull[index] = 2 * share
-        used += len(layer.loose)
-        total += _product(link, layer.bias) + _neurons(layer, cost, pull, link, entry.weights[number], rate)
-    return total
+class _Translation:
+    """Puts the certificates of a proof in the words of the second format."""
+
+    def __init__(self, network: Network, proof: QuadraticProof) -> None:
+        self.network, self.affine = network, fixed_layers(network)
+        self.radii = _column(map(float, BallRegion.of(proof).radii))
+        *followed, last = network.preactivations
+        slopes = {value: sector.slope for value, sector in zip(followed, proof.sectors, strict=True)}
+        slopes[last] = [0.0] * network.sizes[last]
+        units = {value: (_column(table).clamp(0, 1) * 2.0**SLOPE_BITS).round() for value, table in slopes.items()}
+        self.layers = {
+            value: LayerEntry(list(range(len(numbers))), numbers.long().tolist(), None, SLOPE_BITS)
+            for value, numbers in units.items()
+        }
+        self.slopes = {value: numbers * 2.0**-SLOPE_BITS for value, numbers in units.items()}
+        self.widths = {value: _column(sector.width) for value, sector in zip(followed, proof.sectors, strict=True)}
+
+    def certificate(self, entry: ChainCertificate) -> CertificateEntry:
+        """The weights; that of an error which is always 0, as its sector has no width, has to be large."""
+        deviations = self._by_layer(entry.weights)
+        sectors = self._by_layer(entry.sectors)
+        for value, width in self.widths.items():
+            deviations[value] = deviations[value] + sectors[value] * width * width
+        most = NO_ERROR * max(float(weights.max()) for weights in (_column(entry.ball), *deviations.values()))
+        errors = {value: torch.where(width > 0, sectors[value], most) for value, width in self.widths.items()}
+        return CertificateEntry(_lists(deviations), _lists(errors), entry.ball, None)
+
+    def row(self, entry: ChainCertificate, certificate: CertificateEntry, number: int) -> RowEntry:
+        """The proof of a row by the certificate of this number."""
+        centres = self._by_layer(entry.tangent[1:])
+        errors = {
+            value: torch.where(width > 0, centres[value] / entry.rate, 0.0) for value, width in self.widths.items()
+        }
+        inputs, links = _column(entry.tangent[0]) / entry.rate, self._by_layer(entry.links)
+        vertices, moved = dict[int, Tensor](), inputs * self.radii
+        for value in range(max(links) + 1):  # A t
+            if value in self.affine:
+                moved = self.affine[value].linear([of_floats(moved[None])]).floats()[0]
+            elif value:
+                moved = self.slopes[value - 1] * moved + errors[value - 1]
+            if value in links:
+                vertices[value] = moved
+        pulled = torch.zeros(1, dtype=torch.float64)
+        for value in range(max(links), -1, -1):
+            if value in links:
+                weights = torch.tensor(certificate.deviations[value], dtype=torch.float64)
+                pulled = self.slopes[value] * pulled - 2 * entry.rate * weights * vertices[value]
+                links[value] = links[value] + pulled
+            if value in self.affine:
+                pulled = self.affine[value].transpose(of_floats(pulled[None])).floats()[0]
+        return RowEntry(number, entry.rate, _lists(links), _finite(inputs), _lists(errors))
+
+    def _by_layer(self, lists: list[list[float]]) -> dict[int, Tensor]:
+        """Lists of the first hidden layers, by pre-activation."""
+        return {value: _column(numbers) for value, numbers in zip(self.network.preactivations, lists, strict=False)}
 
 
-def _tangent(linearised: CheckedChain, entry: ChainCertificate, proven: QuadraticInequality) -> tuple[fmpq, Numbers]:
-    """`t' S t` and `S t`, in units of v, for the file's tangent rounded in units of u."""
-    inputs, *errors = entry.tangent
-    numbers = [inputs[index] for index in linearised.moving]
-    numbers += [
-        centres[index] for layer, centres in zip(linearised.layers, errors, strict=False) for index in layer.loose
-    ]
-    whole = [
-        int(shifted(fraction(number), DUAL_BITS - power).floor())
-        for number, power in zip(numbers, proven.powers, strict=True)
-    ]
-    image = (proven.matrix * fmpz_mat([[coordinate] for coordinate in whole])).entries()
-    height = sum((number * mapped for number, mapped in zip(whole, image, strict=True)), 0)
-    unit = 2 * FORM_BITS + DUAL_BITS
-    powers = zip(image, proven.powers, strict=True)
-    shares = [shifted(fmpq(number, 1 << unit), -power) for number, power in powers]
-    return fmpq(height, 1 << (unit + DUAL_BITS)), shares
+def _column(numbers: Iterable[float]) -> Tensor:
+    return torch.tensor(list(numbers), dtype=torch.float64)
 
 
-def _neurons(
-    layer: CheckedLayer, cost: Numbers, pull: Numbers, link: Numbers, weights: list[float], rate: fmpq
-) -> fmpq:
-    """The sum of the least values on [l, u] of `cost relu(z) + rate weight (z - zc)^2 - link z + pull e`, where e is
-    `relu(z) - relu(zc) - slope (z - zc)`."""
-    slopes, total = layer.slope or [ZERO] * len(link), ZERO
-    for neuron, centre in enumerate(layer.centre):
-        multiplier, slope, curvature = pull[neuron], slopes[neuron], rate * fraction(weights[neuron])
-        constant = multiplier * (slope * centre - max(centre, ZERO))
-        down = -link[neuron] - multiplier * slope
-        low, high = layer.lower[neuron], layer.upper[neuron]
-        pieces = []
-        if low <= 0:
-            pieces.append(_parabola(low, min(high, ZERO), down, centre, curvature))
-        if high >= 0:
-            pieces.append(_parabola(max(low, ZERO), high, down + cost[neuron] + multiplier, centre, curvature))
-        total += constant + fmpq((min(pieces) * (1 << SUM_BITS)).floor(), 1 << SUM_BITS)
-    return total
+def _finite(numbers: Tensor) -> list[float]:
+    require(bool(numbers.isfinite().all()), "a certificate has numbers that are too large")
+    finite: list[float] = numbers.tolist()
+    return finite
 
 
-def _parabola(low: fmpq, high: fmpq, rise: fmpq, centre: fmpq, curvature: fmpq) -> fmpq:
-    """The least `rise z + curvature (z - centre)^2` on [low, high], exactly."""
-    flat = low if rise > 0 else high
-    point = flat if curvature == 0 else min(max(centre - rise / (2 * curvature), low), high)
-    return rise * point + curvature * (point - centre) ** 2
-
-
-def _pulled(form: Numbers, weight: Scaled) -> Numbers:
-    """`form @ weight`, exactly; the form's numbers are fractions of powers of two."""
-    whole, bits = common(form)
-    coefficients = (fmpz_mat([whole]) * weight.matrix).entries()
-    return [fmpq(coefficient, 1 << (bits + weight.bits)) for coefficient in coefficients]
-
-
-def _product(row: Numbers, column: Numbers) -> fmpq:
-    return sum((first * second for first, second in zip(row, column, strict=True)), ZERO)
-
-
-def _grid(number: float) -> fmpq:
-    return fmpq((fraction(number) * (1 << DUAL_BITS)).floor(), 1 << DUAL_BITS)
+def _lists(tables: dict[int, Tensor]) -> ByLayer:
+    return {value: _finite(numbers) for value, numbers in tables.items()}

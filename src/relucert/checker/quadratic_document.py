@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any
 
 from relucert.checker.claim import KEYS, RadiusClaim, claim_of
-from relucert.checker.entries import Rejected, as_numbers
+from relucert.checker.entries import as_list, as_number, as_numbers, require
 from relucert.checker.trees import Scope, scope_of
 
 QUADRATIC_FORMAT = "relucert quadratic proof 1"
-Entry = TypeVar("Entry")
-ENTRIES = ("ball", "sectors", "weights", "rate", "links", "tangent")
 
 
 @dataclass(frozen=True)
@@ -54,35 +51,26 @@ class QuadraticProof(RadiusClaim):
 
 def quadratic_proof(document: dict[str, Any]) -> QuadraticProof:
     """A proof whose every entry is of the right kind."""
-    if set(document) != KEYS | {"by_intervals", "sectors", "certificates"}:
-        raise Rejected("its entries are not those of a proof")
+    require(set(document) == KEYS | {"by_intervals", "sectors", "certificates"}, "its entries are not those of a proof")
     claim = claim_of(document)
-    sectors = _each(document["sectors"], _sector)
-    certificates = _each(document["certificates"], _certificate)
-    if len(certificates) != len(claim["rows"]):
-        raise Rejected("it has not one certificate for each row")
+    sectors = [_sector(entry) for entry in as_list(document["sectors"])]
+    certificates = [_certificate(entry) for entry in as_list(document["certificates"])]
+    require(len(certificates) == len(claim["rows"]), "it has not one certificate for each row")
     return QuadraticProof(**claim, scope=scope_of(document), sectors=sectors, certificates=certificates)
 
 
 def _sector(entry: Any) -> SectorEntry:
-    if set(entry) != {"slope", "width"}:
-        raise Rejected("a sector has no slope and width")
+    require(set(entry) == {"slope", "width"}, "a sector has no slope and width")
     return SectorEntry(as_numbers(entry["slope"]), as_numbers(entry["width"]))
 
 
 def _certificate(entry: Any) -> ChainCertificate | None:
     if entry is None:
         return None
-    if set(entry) != set(ENTRIES):
-        raise Rejected(f"a certificate does not have the entries {', '.join(ENTRIES)}")
-    (rate,) = as_numbers([entry["rate"]])
-    sectors, weights, links, tangent = (
-        _each(entry[name], as_numbers) for name in ("sectors", "weights", "links", "tangent")
-    )
-    return ChainCertificate(as_numbers(entry["ball"]), sectors, weights, rate, links, tangent)
-
-
-def _each(entry: Any, read: Callable[[Any], Entry]) -> list[Entry]:
-    if not isinstance(entry, list):
-        raise TypeError
-    return [read(item) for item in entry]
+    keys = [field.name for field in fields(ChainCertificate)]
+    require(set(entry) == set(keys), f"a certificate does not have the entries {', '.join(keys)}")
+    by_layer = {
+        name: [as_numbers(numbers) for numbers in as_list(entry[name])]
+        for name in ("sectors", "weights", "links", "tangent")
+    }
+    return ChainCertificate(ball=as_numbers(entry["ball"]), rate=as_number(entry["rate"]), **by_layer)

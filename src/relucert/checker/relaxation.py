@@ -15,13 +15,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.checker.activations import FUNCTIONS, is_activation, smooth_function
-from relucert.checker.enclosures import ActivationError, Enclosed
+from relucert.checker.activations import FUNCTIONS, SmoothFunction, is_activation, smooth_function
+from relucert.checker.enclosures import Enclosed
 from relucert.checker.fixed_layers import FixedLayer, fixed_layers
 from relucert.checker.fixed_point import BITS, Fixed, multiply, of_floats, row_sums, sums
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, CHORD_BITS, SLOPE_BITS, UNIT_SLOPE, Bounds, ChosenLines, IntegerInterval
-from relucert.checker.smooth_function import SmoothFunction
+from relucert.checker.noise import ActivationError
 from relucert.checker.totals import Totals
 from relucert.network import Network
 
@@ -29,6 +29,7 @@ Ends = tuple[Fraction, Fraction]
 CHUNK = 2**20  # coefficients that are back-substituted at once, which bounds memory
 LOW = (1 << CHORD_BITS) - 1  # the mask of a coefficient's lower bits, which are multiplied apart from the upper ones
 LONGEST = 900  # bits behind the point of forms from which multiples are taken off
+FAST_LIN = ChosenLines()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +64,14 @@ class FixedRelaxation:
         """The smooth activation that computes a value, between the bounds of its pre-activation."""
         return bounds[self.network.source(value)].enclosed(self.smooth[value], self.error)
 
-    def over(self, region: FixedRegion) -> FixedRelaxation:
-        """The relaxation of the same network over another region."""
-        return replace(self, region=region)
-
-    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: ChosenLines | None = None) -> list[int]:
+    def least(self, value: int, forms: Tensor, bounds: Bounds, lines: ChosenLines = FAST_LIN) -> list[int]:
         """Lower bounds of forms on a value, integers over 2**64, wherever the bounds and signs hold.
 
         Args:
             forms: float64, (forms, size).
             bounds: Those of every pre-activation before the value.
-            lines: The dual variables of the bound; Fast-Lin's lines where it is left out.
+            lines: The dual variables of the bound.
         """
-        lines = lines or ChosenLines()
         rows = of_floats(forms)
         least: list[int] = []
         for chunk in self._chunks(len(forms)):
@@ -84,10 +80,9 @@ class FixedRelaxation:
         return least
 
     def enclose(
-        self, value: int, bounds: Bounds, lines: ChosenLines | None = None, neurons: Sequence[int] | None = None
+        self, value: int, bounds: Bounds, lines: ChosenLines = FAST_LIN, neurons: Sequence[int] | None = None
     ) -> IntegerInterval:
         """Bounds of a value's neurons, of all or of a list of them, rounded outwards; they share the lines."""
-        lines = lines or ChosenLines()
         indices = list(range(self.network.sizes[value])) if neurons is None else list(neurons)
         lower, upper = self._bound_neurons(value, bounds, lines, indices, 1, stop=False)
         if not lines.parallel:
@@ -173,26 +168,27 @@ class FixedRelaxation:
         return [slice(begin, begin + step) for begin in range(0, count, step)]
 
 
+@dataclass(eq=False)
 class _BackSubstitution:
-    """One back-substitution of linear forms: their totals from below and, with parallel lines, from above.
+    """One back-substitution of linear forms.
 
-    With `stop`, forms are dropped at an activation whose image already tells their signs.
+    Attributes:
+        both: Whether forms are bounded from above, too, which takes parallel lines.
+        stop: Whether forms are dropped at an activation whose image already tells their signs.
     """
 
-    def __init__(
-        self, relaxation: FixedRelaxation, bounds: Bounds, lines: ChosenLines, both: bool, stop: bool = False
-    ) -> None:
-        self.network, self.layers, self.region = relaxation.network, relaxation.layers, relaxation.region
-        self.relaxation, self.noise = relaxation, relaxation.noise
-        self.bounds, self.lines, self.both, self.stop = bounds, lines, both, stop
-        self.open: list[int] = []  # the forms that are not done
-        self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
-        self.totals = Totals.zero(0, both)  # of the open forms
+    relaxation: FixedRelaxation
+    bounds: Bounds
+    lines: ChosenLines
+    both: bool
+    stop: bool = False
 
     def run(self, forms: Fixed, value: int, ends: Sequence[Ends] | None = None) -> tuple[list[int], list[int]]:
         """Bounds of forms on a value plus constants between ends, integers over 2**64; upper ones only for `both`."""
-        self.open = list(range(len(forms.units)))
-        self.totals = Totals.zero(len(forms.units), self.both)
+        self.network = self.relaxation.network
+        self.open = list(range(len(forms.units)))  # the forms that are not done
+        self.done: dict[int, tuple[int, int]] = {}  # the bounds of the others
+        self.totals = Totals.zero(len(forms.units), self.both)  # of the open forms
         if ends is not None:
             self.totals.add([low for low, _ in ends], [high for _, high in ends])
         pending = {value: forms}
@@ -221,9 +217,7 @@ class _BackSubstitution:
     def _drop_signed(self, value: int, forms: Fixed) -> Fixed:
         """The forms on activations but for those whose signs the activations' images tell, which are done."""
         before = self.totals.copy()
-        (low, high), total = self._image(value)
-        self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
-        self._flat(forms, low, high)
+        self._flat(forms, *self._charged_image(value, forms))
         still_open = [index for index in range(len(self.open)) if not self.totals.tells_sign(index)]
         self.done |= {
             form: self.totals.bounds(index) for index, form in enumerate(self.open) if self.totals.tells_sign(index)
@@ -234,9 +228,9 @@ class _BackSubstitution:
 
     def _affine(self, value: int, forms: Fixed) -> Fixed:
         """Forms on the value of an affine operation as forms on its inputs; the constants are added."""
-        layer = self.layers[value]
-        if value in self.noise:
-            self._noise(forms, self.noise[value])
+        layer = self.relaxation.layers[value]
+        if value in self.relaxation.noise:
+            self._noise(forms, self.relaxation.noise[value])
         constants = layer.at_zero(forms)
         if constants is not None:
             numbers, bits, charge = constants
@@ -246,15 +240,16 @@ class _BackSubstitution:
 
     def _noise(self, forms: Fixed, noise: Fixed) -> None:
         """Charges what a value's evaluation may add."""
-        moved, bits = sums(Fixed(forms.units.abs(), forms.bits), noise), forms.bits + noise.bits
+        moved, bits = sums(forms.absolute, noise), forms.bits + noise.bits
         self.totals.add_units([-number for number in moved], moved, bits)
         if forms.error:
             self.totals.charge(Fraction(forms.error * sum(noise.units.tolist())) / Fraction(2) ** bits)
 
     def _enter(self, forms: Fixed) -> None:
         """Concretises forms on the input over the region."""
-        below = self.region.least(forms)
-        above = [-number for number in self.region.least(forms.negated())] if self.both else below
+        region = self.relaxation.region
+        below = region.least(forms)
+        above = [-number for number in region.least(forms.negated())] if self.both else below
         self.totals.add(below, above)
 
     def _through(self, value: int, source: int, forms: Fixed) -> Fixed | None:
@@ -262,21 +257,17 @@ class _BackSubstitution:
 
         None where every activation is replaced by its image (IBP): nothing is left of the forms.
         """
-        interval = self.bounds[source]
-        (low, high), total = self._image(value)
-        self.totals.charge(Fraction(forms.error * total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        low, high = self._charged_image(value, forms)
         if self.lines.flat:
             self._flat(forms, low, high)
             return None
+        forms = replace(forms, error=0).filled()
         if value in self.relaxation.smooth:
-            return self._smooth(value, replace(forms, error=0).filled(), self.relaxation.enclosed(value, self.bounds))
-        forms, support = replace(forms, error=0).filled(), None
-        if value not in self.lines.multipliers:
-            support = forms.support
-        if support is None:
-            return self._relaxed(value, forms, interval, self.lines.signs.get(source), None)
+            return self._smooth(value, forms, self.relaxation.enclosed(value, self.bounds))
+        support = None if value in self.lines.multipliers else forms.support
         signs = self.lines.signs.get(source)
-        signs = None if signs is None else signs[..., support]
+        signs = None if signs is None else _at(signs, support)
+        interval = self.bounds[source]
         return self._relaxed(value, forms.at(support), interval, signs, support).spread(support, len(interval.lower))
 
     def _relaxed(
@@ -289,11 +280,8 @@ class _BackSubstitution:
             forms = _with_room(forms, float(shares.max()))
         units = forms.units
         self._heights(forms, interval, signs, support)
-        chords = interval.chords if support is None else interval.chords[support]
-        proof_slopes = self.lines.slopes.get(value)
-        lower = chords if proof_slopes is None else _slopes(proof_slopes, interval)
-        if proof_slopes is not None and support is not None:
-            lower = lower[..., support]
+        chords, proof_slopes = _at(interval.chords, support), self.lines.slopes.get(value)
+        lower = chords if proof_slopes is None else _at(_slopes(proof_slopes, interval), support)
         slopes = torch.where(units > 0, lower, chords)
         if signs is not None:
             slopes = torch.where(signs > 0, UNIT_SLOPE, torch.where(signs < 0, 0, slopes))
@@ -305,11 +293,10 @@ class _BackSubstitution:
 
     def _heights(self, forms: Fixed, interval: IntegerInterval, signs: Tensor | None, support: Tensor | None) -> None:
         """Adds the offsets of upper lines."""
-        unstable = interval.unstable if support is None else interval.unstable[support]
-        columns = unstable.nonzero().flatten()
+        columns = _at(interval.unstable, support).nonzero().flatten()
         if not len(columns):
             return
-        heights = interval.heights.at(columns if support is None else support[columns])
+        heights = interval.heights.at(support).at(columns)
         units = forms.units[:, columns]
         if signs is not None:
             units = units * (signs[..., columns] == 0)
@@ -318,13 +305,13 @@ class _BackSubstitution:
         rises = sums(Fixed(units.clamp(min=0), forms.bits), heights) if self.both else falls
         self.totals.add_units(falls, rises, bits)
 
-    def _image(self, value: int) -> tuple[tuple[Fixed, Fixed], int]:
-        """Lower and upper bounds of the activations of a value, and the sum of their largest sizes, over 2**64."""
-        if value in self.relaxation.smooth:
-            enclosed = self.relaxation.enclosed(value, self.bounds)
-            return enclosed.image, enclosed.total
+    def _charged_image(self, value: int, forms: Fixed) -> tuple[Fixed, Fixed]:
+        """Lower and upper bounds of the activations of a value; their sizes charge the error of forms on them."""
+        smooth = value in self.relaxation.smooth
         interval = self.bounds[self.network.source(value)]
-        return interval.activations, interval.total
+        image = self.relaxation.enclosed(value, self.bounds) if smooth else interval
+        self.totals.charge(Fraction(forms.error * image.total) / Fraction(2) ** (forms.bits + BOUND_BITS))
+        return image.image
 
     def _smooth(self, value: int, forms: Fixed, enclosed: Enclosed) -> Fixed:
         """Forms on a smooth activation by lines below it where coefficients are positive, above it elsewhere."""
@@ -344,8 +331,7 @@ class _BackSubstitution:
     def _flat(self, forms: Fixed, low: Fixed, high: Fixed) -> None:
         """Adds the least, and for `both` the largest, values of forms on activations between `low` and `high` (IBP)."""
         support = forms.support
-        if support is not None:
-            forms, low, high = forms.at(support), low.at(support), high.at(support)
+        forms, low, high = forms.at(support), low.at(support), high.at(support)
         positive, negative = (
             Fixed(clamped, forms.bits) for clamped in (forms.units.clamp(min=0), forms.units.clamp(max=0))
         )
@@ -355,6 +341,11 @@ class _BackSubstitution:
                 zeros = [0] * len(numbers)
                 below, above = (numbers, zeros) if first is low else (zeros, numbers)
                 self.totals.add_units(below, above, forms.bits + ends.bits)
+
+
+def _at(table: Tensor, columns: Tensor | None) -> Tensor:
+    """Some columns of a table; None: all of them."""
+    return table if columns is None else table[..., columns]
 
 
 def _slopes(slopes: Tensor, interval: IntegerInterval) -> Tensor:

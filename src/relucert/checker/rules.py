@@ -13,7 +13,7 @@ from relucert.checker.activations import is_activation
 from relucert.checker.entries import require
 from relucert.checker.fixed_point import Fixed
 from relucert.checker.lines import BOUND_BITS, ChosenLines, IntegerInterval, adaptive, on_grid
-from relucert.checker.noise import PRECISIONS, check_evaluation, noise, rounds
+from relucert.checker.noise import PRECISIONS, check_evaluation, noise
 from relucert.checker.relaxation import FixedRelaxation
 from relucert.checker.trees import BoundingRule
 from relucert.network import Network
@@ -43,19 +43,11 @@ class ValueBounds:
         network = self.relaxation.network
         for value in range(network.output + 1):
             if value in self.relaxation.layers and self._precision is not None:
-                self._add_noise(value)
+                lost = noise(network.node(value), self.relaxation.layers[value], self._sizes, self._precision)
+                if lost is not None:
+                    self._noise[value] = lost
             if value in network.preactivations:
                 self.bounds[value] = hidden(value)
-
-    def _add_noise(self, value: int) -> None:
-        node = self.relaxation.network.node(value)
-        assert self._precision is not None
-        if not rounds(node, self._precision):
-            return
-        sizes = [self._sizes(source) for source in node.inputs]
-        lost = noise(node, self.relaxation.layers[value], sizes, self._precision)
-        if lost is not None:
-            self._noise[value] = lost
 
     def _sizes(self, value: int) -> list[Fraction]:
         """How large the coordinates of a value may be in absolute value, as it is computed."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 from torch.nn import functional
 
-from relucert.checker.entries import Rejected
+from relucert.checker.entries import Rejected, require
 from relucert.network import Network, Node
 
 Combination = dict[int, Fraction]
@@ -177,8 +177,7 @@ Picked = list[tuple[int, Fraction]]
 
 def _picked(node: Node, before: Shape, after: Shape) -> Iterator[Picked]:
     """For every coordinate of an affine operation's value, the coordinates of each input that it adds up."""
-    if node.operation.name not in _PICKED:
-        raise Rejected(f"an exact {node.operation.name} selects no numbers")
+    require(node.operation.name in _PICKED, f"an exact {node.operation.name} selects no numbers")
     return _PICKED[node.operation.name](node, before, after)
 
 

@@ -12,7 +12,8 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
 
-from relucert.checker.document import Inequality, Rejected
+from relucert.checker.document import Inequality
+from relucert.checker.entries import Rejected, require
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 NAME = re.compile(r"([XY])_(\d{1,9})")
@@ -42,8 +43,7 @@ def read_cases(text: str, inputs: int, outputs: int) -> set[CheckedCase]:
     conjunctions: list[list[Atom]] = [[]]
     ended = None
     for command in _brackets(text):
-        if ended is not None and command[0] not in HARMLESS:
-            raise Rejected(f"its property goes on after ({ended})")
+        require(ended is None or command[0] in HARMLESS, f"its property goes on after ({ended})")
         if command[0] == "assert" and len(command) == 2:
             conjunctions = _both(conjunctions, list(_alternatives(command[1], sizes)))
         elif command[0] != "declare-const" and command[0] != "declare-fun" and command[0] not in HARMLESS:
@@ -60,8 +60,7 @@ def _brackets(text: str) -> list[Any]:
             stack.append([])
         elif token == ")":
             closed = stack.pop()
-            if not stack or not closed:
-                raise Rejected("the brackets of its property do not match")
+            require(bool(stack) and bool(closed), "the brackets of its property do not match")
             stack[-1].append(closed)
         else:
             stack[-1].append(token)
@@ -71,8 +70,7 @@ def _brackets(text: str) -> list[Any]:
 
 
 def _both(conjunctions: list[list[Atom]], alternatives: list[list[Atom]]) -> list[list[Atom]]:
-    if len(conjunctions) * len(alternatives) > MOST_CASES:
-        raise Rejected(f"its property has more than {MOST_CASES} cases")
+    require(len(conjunctions) * len(alternatives) <= MOST_CASES, f"its property has more than {MOST_CASES} cases")
     return [first + second for first in conjunctions for second in alternatives]
 
 
@@ -115,8 +113,7 @@ def _form(term: Any, sizes: dict[str, int]) -> Form:
         product: Form = {"": Fraction(1)}
         for form in forms:
             factor, multiplied = (form, product) if set(form) <= {""} else (product, form)
-            if not set(factor) <= {""}:
-                raise Rejected("its property is not linear")
+            require(set(factor) <= {""}, "its property is not linear")
             product = {name: number * factor.get("", Fraction(0)) for name, number in multiplied.items()}
             if any(max(map(int.bit_length, number.as_integer_ratio())) > MOST_BITS for number in product.values()):
                 raise Rejected(f"its property has a product of more than {MOST_BITS} bits")
@@ -145,8 +142,7 @@ def _case(conjunction: list[Atom], inputs: int) -> CheckedCase | None:
         tuple(sign * least[terms][0] for index in range(inputs) if (terms := (((index, sign),), ())) in least)
         for sign in (-1, 1)
     )
-    if not len(low) == len(high) == inputs:
-        raise Rejected("its property leaves an input without a bound")
+    require(len(low) == len(high) == inputs, "its property leaves an input without a bound")
     general = (inequality for inequality, _ in inequalities if inequality.outputs or len(inequality.inputs) > 1)
     return CheckedCase(low, high, frozenset(general))
 

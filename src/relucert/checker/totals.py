@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+from typing import TypeVar
 
 from relucert.checker.lines import BOUND_BITS
 
 TOTAL_BITS = 192  # behind the point of every total
+Number = TypeVar("Number", int, Fraction)
 
 
 @dataclass
@@ -30,23 +32,18 @@ class Totals:
 
     def add(self, below: Sequence[Fraction], above: Sequence[Fraction]) -> None:
         """Adds exact numbers to the lower and to the upper totals."""
-        scale = 1 << TOTAL_BITS
-        self.below = [
-            total + (number.numerator * scale) // number.denominator
-            for total, number in zip(self.below, below, strict=True)
-        ]
-        if self.both:
-            self.above = [
-                total - (-number.numerator * scale) // number.denominator
-                for total, number in zip(self.above, above, strict=True)
-            ]
+        self._add(below, above, lambda number: (number.numerator << TOTAL_BITS) // number.denominator)
 
     def add_units(self, below: Sequence[int], above: Sequence[int], bits: int) -> None:
         """Adds integers over 2**bits."""
         shift = bits - TOTAL_BITS
-        self.below = [total + _down(number, shift) for total, number in zip(self.below, below, strict=True)]
+        self._add(below, above, lambda number: number >> shift if shift > 0 else number << -shift)
+
+    def _add(self, below: Sequence[Number], above: Sequence[Number], down: Callable[[Number], int]) -> None:
+        """down: Gives a number over 2**TOTAL_BITS, rounded down."""
+        self.below = [total + down(number) for total, number in zip(self.below, below, strict=True)]
         if self.both:
-            self.above = [total - _down(-number, shift) for total, number in zip(self.above, above, strict=True)]
+            self.above = [total - down(-number) for total, number in zip(self.above, above, strict=True)]
 
     def charge(self, amount: Fraction) -> None:
         """Moves all totals outwards by an amount that is not negative."""
@@ -70,7 +67,3 @@ class Totals:
         """The totals of a form, rounded outwards to integers over 2**BOUND_BITS."""
         shift = TOTAL_BITS - BOUND_BITS
         return self.below[form] >> shift, -(-self.above[form] >> shift)
-
-
-def _down(number: int, shift: int) -> int:
-    return number >> shift if shift > 0 else number << -shift

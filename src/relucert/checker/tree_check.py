@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 from itertools import islice
 
 import torch
 from torch import Tensor
 
 from relucert.checker.claim import RadiusClaim
-from relucert.checker.entries import Rejected, require
+from relucert.checker.entries import require
 from relucert.checker.fixed_region import FixedRegion
 from relucert.checker.lines import BOUND_BITS, SLOPE_BITS, ChosenLines, IntegerInterval, on_grid
 from relucert.checker.noise import activation_error
@@ -48,7 +49,7 @@ class TreeCheck:
 
     @classmethod
     def of(
-        cls, network: Network, claim: RadiusClaim, described: RelaxationEntry, inference: str = "real",
+        cls, network: Network, claim: RadiusClaim, described: RelaxationEntry,
         progress: Callable[[int, int], None] | None = None,
     ) -> TreeCheck:  # fmt: skip
         """The check of a claim about an image."""
@@ -57,9 +58,9 @@ class TreeCheck:
         offsets = [Fraction(offset) for offset in claim.offsets]
         relaxation = FixedRelaxation.of(network, region)
         if claim.activation_ulps is not None:
-            relaxation = replace(relaxation, error=activation_error(inference, claim.activation_ulps))
+            relaxation = replace(relaxation, error=activation_error(claim.inference, claim.activation_ulps))
         require(relaxation.error is None or bool(relaxation.smooth), "it has units of activations that there are not")
-        return cls(relaxation, described, rows, offsets, inference, progress)
+        return cls(relaxation, described, rows, offsets, claim.inference, progress)
 
     def __post_init__(self) -> None:
         network = self.relaxation.network
@@ -89,9 +90,8 @@ class TreeCheck:
         require(set(ranges) == needed, "it has no ranges of the slopes of smooth activations, or of others")
         for value, tables in ranges.items():
             source, size = network.source(value), network.sizes[value]
-            require(
-                all(len(table) == size for table in tables), f"value {value} has another number of neurons than ranges"
-            )
+            fits = all(len(table) == size for table in tables)
+            require(fits, f"value {value} has another number of neurons than ranges")
             listed = self.described.neurons.get(source, []) == list(range(size))
             alone = not self.relus[source] and len(self._smooth_on(source)) == 1
             require(listed and alone, f"the neurons before the activation at value {value} have no slopes of their own")
@@ -104,9 +104,7 @@ class TreeCheck:
         self.relaxation, self.bounds = value_bounds.relaxation, value_bounds.bounds
 
         def hidden(value: int) -> IntegerInterval:
-            interval = ruled[0][value]
-            for bounds in ruled[1:]:
-                interval = interval.met(bounds[value])
+            interval = reduce(IntegerInterval.met, [bounds[value] for bounds in ruled])
             trees = self.described.hidden.get(value)
             return interval if trees is None else self._improved(value, interval, trees)
 
@@ -127,7 +125,7 @@ class TreeCheck:
 
     def _least(self, value: int, forms: Tensor, trees: Trees) -> list[int]:
         """The least bound over the leaves of every form's tree, integers over 2**64."""
-        least: list[int | None] = [None] * len(forms)
+        least: dict[int, int] = {}
         leaves = trees.leaves(len(forms))
         step = max(1, NUMBERS // (1 + sum(self.relaxation.network.sizes[: value + 1])))
         while chunk := list(islice(leaves, step)):
@@ -135,14 +133,12 @@ class TreeCheck:
             leaf_forms = forms[torch.tensor([leaf.form for leaf in chunk])]
             bounds = self.relaxation.least(value, leaf_forms, self.bounds, lines)
             for leaf, number in zip(chunk, bounds, strict=True):
-                before = least[leaf.form]
-                least[leaf.form] = number if before is None else min(before, number)
+                least[leaf.form] = min(number, least.get(leaf.form, number))
             self.done += len(chunk)
             if self.progress is not None:
                 self.progress(self.done, self.leaves)
-        if any(number is None for number in least):
-            raise Rejected("a form has no tree")
-        return [number for number in least if number is not None]
+        require(len(least) == len(forms), "a form has no tree")
+        return [least[form] for form in range(len(forms))]
 
     def _lines(self, value: int, trees: Trees, leaves: Sequence[TreeLeaf]) -> ChosenLines:
         """The slopes, signs and multipliers of a chunk of leaves."""
@@ -186,5 +182,4 @@ class TreeCheck:
 def check_rows(margins: Sequence[Fraction]) -> None:
     """Refuses a proof one of whose rows is not above zero."""
     for row, least in enumerate(margins):
-        if not least > 0:
-            raise Rejected(f"row {row} is not proven to be positive")
+        require(least > 0, f"row {row} is not proven to be positive")

@@ -71,7 +71,10 @@ class EvidenceKeeper:
         assert end.radius is not None
         while method.name != end.method and method.weaker is not None:
             method = method.weaker
-        return self._evidence(method, problem, float(problem.region.whole) if math.isinf(end.radius) else end.radius)
+        radius = float(problem.region.whole) if math.isinf(end.radius) else end.radius
+        if isinstance(method, QuadraticMethod):
+            return self._quadratic(method, problem, radius)
+        return relaxation_evidence(self._record(method, problem, radius), radius, self.network)
 
     def record_by_lines(self, problem: Problem, ends: float) -> tuple[str, Record] | None:
         """The record of a proof that a problem about this network, a batch of one, holds in its region, with the name
@@ -88,11 +91,6 @@ class EvidenceKeeper:
             if bool((method.margins(network, region, prop, hidden, RECORDED) > 0).all()):
                 return name, self._record(method, problem, float(region.radius[0]))
         return None
-
-    def _evidence(self, method: Method, problem: Problem, radius: float) -> Evidence:
-        if isinstance(method, QuadraticMethod):
-            return self._quadratic(method, problem, radius)
-        return relaxation_evidence(self._record(method, problem, radius), radius, self.network)
 
     def _record(self, method: Method, problem: Problem, radius: float) -> Record:
         if not isinstance(method, (AlphaMethod, ProgramMethod)):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from relucert.branch_and_bound.prove import Outcome
 from relucert.checker.document import QUERY_FORMAT
-from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.network.fingerprint import fingerprint
+from relucert.proofs.files import write_proof
 from relucert.proofs.record import relaxation_entry
 from relucert.verification.problem import BoxViolations
 from relucert.verification.specification.query import Query
@@ -32,9 +30,7 @@ def claimed(network: Network, query: Query) -> dict[str, Any]:
 
 def write(path: Path, claim: dict[str, Any], proven: Sequence[tuple[BoxViolations, Outcome]]) -> None:
     """Writes the proof that no violation is possible; compressed where the name ends in .gz."""
-    document = {**claim, "parts": [_box_proof(box.violations, outcome) for box, outcome in proven]}
-    content = json.dumps(document, allow_nan=False).encode()
-    files.write(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_proof(path, claim, {"parts": [_box_proof(box.violations, outcome) for box, outcome in proven]})
 
 
 def _box_proof(violations: Sequence[Violation], outcome: Outcome) -> dict[str, Any]:
