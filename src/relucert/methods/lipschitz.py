@@ -23,6 +23,7 @@ from relucert.bounding.nested import nested_bounds
 from relucert.bounding.point import lower_margins
 from relucert.common.checks import shown
 from relucert.errors import InputError
+from relucert.methods.method import MethodDefaults
 from relucert.network import Network
 
 SHELLS = 30  # as in the paper's published numbers
@@ -41,7 +42,7 @@ def fast_lip(network: Network, region: Region, forms: Tensor, bounds: Bounds, ar
 
 
 @dataclass(frozen=True)
-class LipschitzMethod:
+class LipschitzMethod(MethodDefaults):
     """Margins from local Lipschitz constants in regions of 1/shells, 2/shells ... of the radius.
 
     Fast-Lin bounds the neurons in each of them; `hidden` puts them side by side, from the smallest region to the whole.
@@ -53,17 +54,10 @@ class LipschitzMethod:
     local: bool = True  # whether the constant depends on the neurons' bounds; a global one needs none, and no shells
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
-    needs_rectifiers: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {shown(self.shells)}")
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         if not self.local:

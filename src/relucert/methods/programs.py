@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,13 +32,11 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.checks import check_number
 from relucert.common.progress import Progress, Report, silent
 from relucert.errors import InputError
+from relucert.methods.method import Method, MethodDefaults
 from relucert.methods.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver, solvable
 from relucert.methods.solvers.solver import require
 from relucert.methods.solvers.tally import Tallies, Tally
 from relucert.network import Network
-
-if TYPE_CHECKING:
-    from relucert.methods.method import Method
 
 TIME_LIMIT = 60.0  # seconds of one program, or of an ascent in its place
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
@@ -48,7 +46,7 @@ LATE = "Time limit reached"
 
 
 @dataclass(frozen=True)
-class ProgramMethod:
+class ProgramMethod(MethodDefaults):
     """Margins by programs over the triangle relaxation; the neurons' bounds are Fast-Lin's, or with `full` by programs
     as well, layer after layer.
 
@@ -66,7 +64,6 @@ class ProgramMethod:
     memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
     recorder: Recorder | None = field(default=None, compare=False)
     report: Report = field(default=silent, compare=False)
-    takes_inference: ClassVar[bool] = True
     needs_rectifiers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -102,9 +99,6 @@ class ProgramMethod:
     def _tallies(self) -> Tallies:
         """Shared likewise: a question's programs are those of the method that it starts from, too."""
         return Tallies() if self._below is None else self._below._tallies
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         recorder = recording(self.recorder, arithmetic)

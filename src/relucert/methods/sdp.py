@@ -21,7 +21,7 @@ from relucert.bounding.interval import Bounds, select
 from relucert.common.deadline import until
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.linear import LinearMethod
-from relucert.methods.method import Method
+from relucert.methods.method import Method, MethodDefaults
 from relucert.methods.quadratic.cost import MOST_SECONDS, tightening_seconds
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.memory import Memory, SharedMemory
@@ -39,7 +39,7 @@ BYTES_EACH = 100  # of them per input and neuron
 
 
 @dataclass(frozen=True)
-class QuadraticMethod:
+class QuadraticMethod(MethodDefaults):
     """Margins by quadratic certificates, with the hidden bounds of a weaker method, which the search starts from.
 
     ends: by the monotonic clock, when an evaluation is given up.
@@ -52,8 +52,6 @@ class QuadraticMethod:
     report: Report = silent
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
 
     @property
     def surrogate(self) -> Method:
@@ -268,17 +266,12 @@ def _between(passed: CurvePoint, failed: CurvePoint, radii: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FittedMargins:
+class FittedMargins(MethodDefaults):
     """What a quadratic method's margins look like between the radii where they were evaluated: no bounds at all."""
 
     method: QuadraticMethod
     name: ClassVar[str] = "fitted"
     weaker: ClassVar[None] = None
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return True
