@@ -78,10 +78,6 @@ class ProgramMethod(MethodDefaults):
     def remark(self, point: Tensor, prop: Property) -> str | None:
         return self._tallies.remark(point, prop)
 
-    def limited(self, time_limit: float) -> ProgramMethod:
-        """The method, and the one it starts from, with another time limit for each program."""
-        return replace(self, weaker=_limited(self.weaker, time_limit), time_limit=time_limit)
-
     @property
     def _below(self) -> ProgramMethod | None:
         """The method of programs that it starts from."""
@@ -221,12 +217,3 @@ def _note_ascent(tallies: list[Tally], ends: float) -> None:
         tally.programs += 1
         if time.monotonic() > ends:
             tally.failures[LATE] += 1
-
-
-def _limited(method: Method, time_limit: float) -> Method:
-    """A method, and all that it starts from, with another time limit for each program."""
-    if isinstance(method, ProgramMethod):
-        return method.limited(time_limit)
-    if method.weaker is None:
-        return method
-    return replace(method, weaker=_limited(method.weaker, time_limit))  # type: ignore[type-var]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -50,6 +49,8 @@ class QuadraticMethod(MethodDefaults):
     weaker: LinearMethod
     ends: float = torch.inf
     report: Report = silent
+    _curves: dict[bytes, DecidingMargin] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _notes: dict[QuestionKey, _Notes] = field(default_factory=dict, init=False, repr=False, compare=False)
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
 
@@ -82,11 +83,12 @@ class QuadraticMethod(MethodDefaults):
             if bool((margins[member] > 0).all()):
                 continue
             chosen = torch.tensor([member])
+            bounds = select(hidden, chosen)
             notes = self._note(network, question_key(region.centre[member], prop, member))
             self._curves[_rounded(region.centre[member])] = notes.curve
             with until(self.ends):
                 rows = RegionRows.of(
-                    exact, wide.select(chosen), prop.select(chosen), select(hidden, chosen),
+                    exact, wide.select(chosen), prop.select(chosen), bounds,
                     [notes.memories.get(row) for row in range(margins.shape[1])], self._reported(notes),
                 )  # fmt: skip
                 if not rows.linearised.finite:
@@ -94,7 +96,6 @@ class QuadraticMethod(MethodDefaults):
                 if not rows.relaxed:
                     notes.stable = True  # nothing is relaxed: no margin could be larger
                     continue
-                bounds = select(hidden, chosen)
                 if _is_hopeless(rows.heights, margins[member]) and tightening_seconds(exact, bounds) < MOST_SECONDS:
                     rows = rows.tightened(bounds, notes.layers)
                 margins[member] = self._bounded(rows, margins[member], notes, arithmetic)
@@ -143,14 +144,6 @@ class QuadraticMethod(MethodDefaults):
         while len(self._notes) > most:
             del self._notes[next(iter(self._notes))]
         return notes
-
-    @cached_property
-    def _curves(self) -> dict[bytes, DecidingMargin]:
-        return {}
-
-    @cached_property
-    def _notes(self) -> dict[QuestionKey, _Notes]:
-        return {}
 
 
 def _is_hopeless(heights: Tensor, margins: Tensor) -> bool:
