@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic import layered, solve
 from relucert.methods.quadratic.ascent import VariableLayout
 from relucert.methods.quadratic.composed import Composed, compose
@@ -15,7 +16,6 @@ from relucert.methods.quadratic.dual import evaluate, gradient
 from relucert.methods.quadratic.feasible import is_composed
 from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
-from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.methods.quadratic.solve import CertificateSolver
 from tests.methods.quadratic.linearised import NAMES, composed_for, is_feasible, linearise, random_point
 from tests.methods.quadratic.test_proof import largest_violation

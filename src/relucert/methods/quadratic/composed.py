@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from relucert.common.deadline import check_time
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import THE_INPUT
 
 VECTORS, ROUNDS = 2, 24  # of the estimate of a norm
 EXHAUSTED = 1e-4  # share of vectors that is left where all directions are known

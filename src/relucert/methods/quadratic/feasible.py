@@ -12,11 +12,11 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.common.deadline import check_time
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.matrices import LocalMap, Matrix, local_maps, spatial_order
-from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.methods.quadratic.semidefinite import is_contraction
 from relucert.network import INPUT
 

@@ -23,12 +23,12 @@ from relucert.arithmetic.rigor import short
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic.ascent import CHECKED, SMALLEST_STEP, DualAscent, cooling, table_gradient
 from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.joint import LEADING, SHARPNESS
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import THE_INPUT
 
 VECTORS = 8  # that are iterated for each pair of layers
 RATE = 0.03  # of logarithms of weights; faster ones outrun the iterations where convolutions have many long vectors

@@ -21,7 +21,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS, SLOPE_UNIT
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.passes import Passes
+from relucert.methods.passes import Passes
 from relucert.methods.quadratic.pieces import StraightPiece, chord_slopes, enclosing_pieces, relu_pieces
 from relucert.network import INPUT, Activation, Network
 

@@ -19,9 +19,9 @@ from relucert.arithmetic.rigor import RIGOROUS, TINY, short
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
+from relucert.methods.passes import Passes
 from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, squares_bound, term
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import Passes
 from relucert.network import INPUT, Activation, Rows
 
 NOTHING = -torch.inf

@@ -70,9 +70,9 @@ class SlopeRequest:
 
 @dataclass(eq=False)
 class _PointPrograms:
-    """The program of one point, and solvers with their warm starts."""
+    """The program of one point, and solvers with their warm starts, one for each thread."""
 
-    program: Program | None = None
+    program: Program
     solvers: dict[int, Solver] = field(default_factory=dict)
 
 
@@ -106,7 +106,7 @@ class Proposer:
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         self._forget_other_regions(region)
         keys = [_key(point) for point in region.points]
-        self._by_point = {point: self._by_point.get(point) or _PointPrograms() for point in keys}
+        self._by_point = {point: programs for point, programs in self._by_point.items() if point in keys}
         members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
         if solvable(network):
@@ -152,21 +152,17 @@ class Proposer:
         threads = torch.get_num_threads()
         threads_per_point = -(-threads // len(wanted))
         network = request.path.network.cast(torch.float64)
-        for point in wanted:
-            point_programs = self._by_point[point]
-            if point_programs.program is None:
-                point_programs.program = build(network, region, wanted[point][0][0])
+        for point, ((member, _), *_) in wanted.items():
+            if point not in self._by_point:
+                self._by_point[point] = _PointPrograms(build(network, region, member))
         work = [
             _Work(
-                self,
-                request,
-                self._by_point[point],
-                thread,
+                self._solver, request, self._by_point[point], thread,
                 [(member, forms[thread::threads_per_point]) for member, forms in tasks],
             )
             for point, tasks in wanted.items()
             for thread in range(threads_per_point)
-        ]
+        ]  # fmt: skip
         count = sum(map(sum, inside))
 
         def tell() -> None:
@@ -178,20 +174,19 @@ class Proposer:
                 item.run(tell)
         else:
             _side_by_side(work, threads, tell)
-        for end in (end for item in work for end in item.ends):
-            tally = proposal.tallies[end.member]
-            tally.programs += 1
-            if isinstance(end.slopes, str):
-                tally.failures[end.slopes] += 1
-                continue
-            for value, chosen in proposal.slopes.items():
-                chosen[end.member, end.form] = torch.from_numpy(end.slopes[end.program.activations[value]])
+        for item in work:
+            for member, form, slopes in item.ends:
+                tally = proposal.tallies[member]
+                tally.programs += 1
+                if isinstance(slopes, str):
+                    tally.failures[slopes] += 1
+                    continue
+                for value, chosen in proposal.slopes.items():
+                    neurons = item.point_programs.program.neurons[network.source(value)]
+                    chosen[member, form] = torch.from_numpy(slopes[neurons])
 
-    def solver(self, point_programs: _PointPrograms, thread: int, norm: Norm) -> Solver:
-        assert point_programs.program is not None
-        if thread not in point_programs.solvers:
-            point_programs.solvers[thread] = self._make(point_programs.program, norm, self._time_limit)
-        return point_programs.solvers[thread]
+    def _solver(self, program: Program, norm: Norm) -> Solver:
+        return self._make(program, norm, self._time_limit)
 
 
 class _End(NamedTuple):
@@ -199,7 +194,6 @@ class _End(NamedTuple):
 
     member: int
     form: int
-    program: Program
     slopes: Array | str
 
 
@@ -207,7 +201,7 @@ class _End(NamedTuple):
 class _Work:
     """Programs around one point for one solver: batch members with their forms, and the results so far."""
 
-    proposer: Proposer
+    make: Callable[[Program, Norm], Solver]
     request: SlopeRequest
     point_programs: _PointPrograms
     thread: int
@@ -218,8 +212,8 @@ class _Work:
     @np.errstate(all="ignore")
     def run(self, came: Callable[[], None] = lambda: None) -> None:
         """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
-        request, path, program, ends = self.request, self.request.path, self.point_programs.program, self.ends
-        assert program is not None
+        request, path, ends = self.request, self.request.path, self.ends
+        program, solvers = self.point_programs.program, self.point_programs.solvers
         for member, forms in self.tasks:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
             sides = program.right_hand_sides(float(path.region.radius[member]), path.bounds, member)
@@ -229,18 +223,19 @@ class _Work:
                     return
                 check_time()
                 try:
-                    solver = self.proposer.solver(self.point_programs, self.thread, path.region.norm)
+                    if self.thread not in solvers:
+                        solvers[self.thread] = self.make(program, path.region.norm)
                     if not changed:
-                        solver.change(sides)
+                        solvers[self.thread].change(sides)
                         changed = True
-                    solution = solver.solve(rows[form] @ program.forms[request.value])
-                    ends.append(_End(member, form, program, lower_slopes(solution, sides.slope)))
+                    solution = solvers[self.thread].solve(rows[form] @ program.forms[request.value])
+                    ends.append(_End(member, form, lower_slopes(solution, sides.slope)))
                 except (RelucertError, MemoryError):
                     raise
                 except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
                     reason = str(error) if isinstance(error, Unsolved) else type(error).__name__
-                    ends.append(_End(member, form, program, reason))
-                    self.point_programs.solvers.pop(self.thread, None)
+                    ends.append(_End(member, form, reason))
+                    solvers.pop(self.thread, None)
                     changed = False
                 came()
 
