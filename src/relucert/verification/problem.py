@@ -28,7 +28,7 @@ from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 from relucert.query.problem import Problem
-from relucert.verification.specification.violations import Constraint, Violation
+from relucert.verification.specification.violations import MET_EVERYWHERE, Constraint, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point
@@ -116,8 +116,7 @@ class _Extension:
 
 def _with_margins(network: Network, violations: Sequence[Violation], region: Region) -> Network:
     """The network that gives one margin per violation."""
-    met_everywhere = Constraint((), (), Fraction(0))
-    groups = [violation.constraints or (met_everywhere,) for violation in violations]
+    groups = [violation.constraints or (MET_EVERYWHERE,) for violation in violations]
     constraints = [constraint for group in groups for constraint in group]
     extension = _Extension(network)
     rows, input_rows, bias = _rows(network, constraints, region)
