@@ -57,7 +57,7 @@ class PerNeuronPlan:
         deviations, ratios, sources = {}, {}, {}
         for value, neurons in linearised.neurons.items():
             weights = composed.weights.deviations[value][0].to(linearised.radii.dtype)
-            deviations[value] = weights.clamp(min=TINIEST).log()
+            deviations[value] = _log(weights)
             if neurons.following:
                 ratios[value] = _log(neurons.slope.abs() / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
                 sources[value] = torch.zeros_like(linearised.stable[value])
