@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
@@ -34,6 +36,26 @@ FORM_BYTES = 2**24  # what the forms of some shells may take at once
 Constant = Callable[[Network, Region, Tensor, Bounds, Arithmetic], Tensor]
 """Upper bounds (batch, forms) of the Lipschitz constants, in the region's norm and scale, of forms (batch, forms,
 classes) on the output, wherever the bounds of the neurons hold."""
+
+
+Kept = TypeVar("Kept")
+
+
+class Memo(Generic[Kept]):
+    """What a constant computes once per network: results by network, norm, scale and arithmetic, held by the constant
+    and gone with either."""
+
+    def __init__(self, compute: Callable[[Network, Region, Arithmetic], Kept]) -> None:
+        self._compute = compute
+        self._kept: WeakKeyDictionary[Network, dict[tuple[Norm, bytes | None, Arithmetic], Kept]] = WeakKeyDictionary()
+
+    def __call__(self, network: Network, region: Region, arithmetic: Arithmetic) -> Kept:
+        known = self._kept.setdefault(network, {})
+        scale = None if region.scale is None else region.scale.numpy().tobytes()
+        key = region.norm, scale, arithmetic
+        if key not in known:
+            known[key] = self._compute(network, region, arithmetic)
+        return known[key]
 
 
 def fast_lip(network: Network, region: Region, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:

@@ -127,9 +127,9 @@ class QuadraticMethod(MethodDefaults):
         notes = self._notes.get(question_key(point, prop))
         return None if notes is None else notes.evidence
 
-    def curve(self, point: Tensor) -> DecidingMargin | None:
+    def curve(self, point: Tensor) -> DecidingMargin:
         """The margins, by radius, of the question that was asked last about a point, (size,)."""
-        return self._curves.get(_rounded(point))
+        return self._curves.get(_rounded(point), DecidingMargin())
 
     def _reported(self, notes: _Notes) -> Report:
         def report(state: Progress) -> None:
@@ -275,10 +275,9 @@ class FittedMargins(MethodDefaults):
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        curves = [self.method.curve(point) for point in region.centre]
         centre = prop.values(network(region.centre))
-        asked = zip(curves, region.radius, strict=True)
-        guesses = [None if curve is None else curve.at(radius) for curve, radius in asked]
+        asked = zip(region.centre, region.radius, strict=True)
+        guesses = [self.method.curve(point).at(radius) for point, radius in asked]
         return torch.stack([
             values if guess is None else guess.expand_as(values)
             for guess, values in zip(guesses, centre, strict=True)

@@ -31,16 +31,12 @@ METHODS: dict[MethodName, Callable[[], Method]] = {
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
-    "alpha": lambda: AlphaMethod("alpha", _better_of_two()),
+    # Fast-Lin from where CROWN ends: the larger of their radii.
+    "alpha": lambda: AlphaMethod("alpha", LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))),
     "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN)),
     "lp-full": lambda: ProgramMethod("lp-full", ProgramMethod("lp", METHODS["alpha"]()), full=True),
     "sdp": lambda: QuadraticMethod("sdp", LinearMethod("crown", CROWN)),
 }
-
-
-def _better_of_two() -> Method:
-    """Fast-Lin from where CROWN ends: the larger of their radii."""
-    return LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))
 
 
 def check_inference(method: Method, inference: Inference) -> None:

@@ -105,10 +105,6 @@ class _Extension:
         """Some coordinates of a value, -1 for zero."""
         return self.append(IndexMap.of(torch.tensor(indices), (size,)), value)
 
-    def flat_input(self) -> int:
-        shape = self.network.input_shape
-        return INPUT if len(shape) == 1 else self.append(Reshape(shape, (prod(shape),)), INPUT)
-
     def finish(self) -> Network:
         network = Network(self.network.input_shape, tuple(self.nodes), self.network.name)
         return replace(network, inference=self.network.inference)
@@ -122,7 +118,9 @@ def _with_margins(network: Network, violations: Sequence[Violation], region: Reg
     rows, input_rows, bias = _rows(network, constraints, region)
     value = extension.linear(network.output, rows, bias)
     if bool(input_rows.any()):
-        value = extension.append(Add(), value, extension.linear(extension.flat_input(), input_rows))
+        shape = network.input_shape
+        flat = INPUT if len(shape) == 1 else extension.append(Reshape(shape, (prod(shape),)), INPUT)
+        value = extension.append(Add(), value, extension.linear(flat, input_rows))
     counts = [len(group) for group in groups]
     while max(counts) > 1:
         value = _halve(extension, value, counts)

@@ -101,10 +101,6 @@ class CertificateSolver:
         self._keep(torch.arange(len(best)), layout, self.table, best, self.composed)
         return self.bounds
 
-    def recompose(self, composed: Composed, surplus: float) -> Composed:
-        """A composed certificate with more room above the estimates of its norms."""
-        return compose(self.linearised, self.quick, composed.plan, surplus)
-
     def ascend(self, rows: Tensor, enough: Tensor) -> None:
         """Ascent for some rows, (count,), with the composed certificate, until their bounds are enough, (rows,)."""
         self._ascend_with(self.composed, self.table[rows], rows, enough)

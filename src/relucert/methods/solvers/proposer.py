@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -15,13 +16,15 @@ from torch import Tensor
 
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import DOUBLE
+from relucert.arithmetic.rigor import DOUBLE, FLOAT
+from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
+from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.bounding.interval import copied
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.common.deadline import check_time
+from relucert.common.deadline import TimeUp, check_time, until
 from relucert.common.progress import Progress, Report, silent
 from relucert.errors import RelucertError
-from relucert.methods.solvers.ascent import ascend
 from relucert.methods.solvers.dual import lower_slopes
 from relucert.methods.solvers.program import Array, Program, build
 from relucert.methods.solvers.solver import Solver, Unsolved
@@ -30,7 +33,8 @@ from relucert.network import Network, Relu
 
 SOLVABLE = 400_000  # coefficients of a program beyond which ascent takes over
 POLL = 0.1  # seconds between looks whether an interruption came
-Slopes = dict[int, Tensor]  # by the value of a ReLU, the slopes of lower lines: (batch, forms, size)
+STEPS = 99  # of one ascent
+EFFORT = Effort(STEPS, rate=0.5, decay=0.01 ** (1 / (STEPS + 1)), least=0)  # the last rate is 0.01 of the first
 
 MakeSolver = Callable[[Program, Norm, float], Solver]
 
@@ -124,17 +128,18 @@ class Proposer:
             self._shape, self._by_point = shape, {}
 
     def _ascend(self, request: SlopeRequest, proposal: Proposal, member: int) -> None:
+        """Ascends on the slopes of one member's forms, where the network is too wide for a solver."""
         alone, forms = slice(member, member + 1), request.wanted[member].nonzero().flatten()
         tally = proposal.tallies[member]
         tally.programs += len(forms)
         start = {value: table[alone, forms] for value, table in proposal.slopes.items()}
         rows = request.forms[alone if len(request.forms) > 1 else slice(None), forms]
         try:
-            better = ascend(
-                PickedPath(request.path, torch.tensor([member])), request.value, rows, start, self._time_limit
-            )
-        except Unsolved as unsolved:
-            tally.failures[str(unsolved)] += len(forms)
+            with until(time.monotonic() + self._time_limit * len(forms)):
+                better = _ascended(PickedPath(request.path, torch.tensor([member])), request.value, rows, start)
+        except TimeUp:
+            check_time()  # whoever asked may have no time left either
+            tally.failures["Time limit reached"] += len(forms)
             return
         for value, table in better.items():
             proposal.slopes[value][alone, forms] = table
@@ -238,6 +243,20 @@ class _Work:
                     solvers.pop(self.thread, None)
                     changed = False
                 came()
+
+
+def _ascended(path: ReferencePath, value: int, forms: Tensor, slopes: Slopes) -> Slopes:
+    """Better slopes than these, for forms on a value, (1, forms, size), of a batch of one, by gradient ascent on the
+    bound itself: at its highest it is the program's value."""
+    with torch.inference_mode(False), torch.enable_grad():
+        region, rows = path.region.clone(), forms.clone()
+        arithmetic = FLOAT if forms.dtype == torch.float32 else DOUBLE
+        rough = ReferencePath(path.network, region, copied(path.bounds), path.relaxer, arithmetic, upper=True)
+
+        def bound(tried: Slopes) -> Tensor:
+            return bound_forms(rough, value, rows, duals=DualVariables(tried)).lower
+
+        return ascend(bound, BestBounds.unknown(slopes, (1, forms.shape[1])), (), EFFORT).slopes
 
 
 def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> None:
