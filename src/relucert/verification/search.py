@@ -31,15 +31,16 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
     """Proves what rows of a problem it can without a search, until time ends."""
     network, region, prop = problem.exact, problem.region, problem.prop
     left, last = list(range(prop.rows.shape[1])), None
-    with suppress(TimeUp), until(ends), torch.inference_mode():
+    with suppress(TimeUp), until(ends):
         for name in CHEAP[: 1 if _left_to_cuts(problem) else None]:
             if not left:
                 break
             report(Progress(stage=name))
             method = find_method(name)
-            hidden = method.hidden(network, region, RIGOROUS)
-            narrowed = prop.narrow(torch.tensor([left]))
-            lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0].tolist()
+            with torch.inference_mode():
+                narrowed = prop.narrow(torch.tensor([left]))
+                hidden = method.hidden(network, region, RIGOROUS)
+                lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0].tolist()
             still = [row for row, margin in zip(left, lower, strict=True) if not margin > 0]
             left, last = still, name if len(still) < len(left) else last
     return Bounded(left, last)
