@@ -85,7 +85,7 @@ class Passes:
         return pending[INPUT] if INPUT in pending else like.new_zeros(len(like), self.network.sizes[INPUT])
 
     def sources(self, value: int) -> tuple[int, ...]:
-        """The input and the layers whose ReLUs reach a layer, or the output, through affine operations alone, sorted."""
+        """The input, and the layers whose ReLUs reach a layer, or the output, by affine operations alone, in order."""
         ends = {self._end(earlier) for earlier in self._segments[value]}
         return tuple(sorted(end for end in ends if end is not None))
 
