@@ -109,7 +109,7 @@ def cooling(step: int, steps: int) -> float:
 
 
 @dataclass(eq=False)
-class DualAscent:
+class BoundAscent:
     """The state of an ascent of the dual bounds of some forms.
 
     Attributes:
@@ -146,7 +146,7 @@ class DualAscent:
 
 
 @dataclass(eq=False)
-class CertificateAscent(DualAscent):
+class CertificateAscent(BoundAscent):
     """An ascent of every form with a factor of weights that stay, or with weights of its own.
 
     Attributes:

@@ -24,7 +24,7 @@ from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.passes import THE_INPUT
-from relucert.methods.quadratic.ascent import CHECKED, SMALLEST_STEP, DualAscent, cooling, table_gradient
+from relucert.methods.quadratic.ascent import CHECKED, SMALLEST_STEP, BoundAscent, cooling, table_gradient
 from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.joint import LEADING, SHARPNESS
@@ -128,7 +128,7 @@ class Layer(NamedTuple):
 
 
 @dataclass(eq=False)
-class LayeredAscent(DualAscent):
+class LayeredAscent(BoundAscent):
     """The state of an ascent of the sum of some forms' bounds.
 
     Attributes:

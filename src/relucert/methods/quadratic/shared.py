@@ -17,8 +17,8 @@ from relucert.methods.quadratic.ascent import (
     SETTLING,
     SMALLEST_STEP,
     WEIGHT_RATE,
+    BoundAscent,
     CertificateAscent,
-    DualAscent,
     VariableLayout,
     best_factors,
     cooling,
@@ -34,7 +34,7 @@ FACTORS = torch.logspace(-3, 1, 17)  # of the composed weights: what the input c
 
 
 @dataclass(eq=False)
-class SharedAscent(DualAscent):
+class SharedAscent(BoundAscent):
     """The state of an ascent.
 
     Attributes:
