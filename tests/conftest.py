@@ -82,7 +82,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         patch.setattr(execution, "WORTH", float("inf"))
         patch.setattr(team, "ALONE", float("inf"))
         if item.get_closest_marker("full_effort") is None:
-            patch.setattr(solve, "EFFORT", solve.CertificateEffort(shared=10, own=30, again=10))
+            for name, steps in (("STEPS", 10), ("STEPS_OWN", 30), ("STEPS_AGAIN", 10)):
+                patch.setattr(solve, name, steps)
             patch.setattr(QuadraticMethod, "resolution", 0.05)
             patch.setattr(weibull, "STARTS", (1.0, 10.0))
         result = yield

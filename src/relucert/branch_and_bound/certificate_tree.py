@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.adam import Adam
 from relucert.branch_and_bound.descent import inside
 from relucert.branch_and_bound.subtrees import Ended
-from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, VariableLayout
+from relucert.methods.quadratic.ascent import CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
+from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
 from relucert.methods.quadratic.rows import RegionRows
 from relucert.query.problem import Problem
@@ -146,12 +147,7 @@ class CertificateTree:
     def ascend(self, nodes: CertificateNodes) -> Ascended:
         """Ascents of nodes on dual points and weights, in float32."""
         ascent = self._ascent(nodes)
-        adam, rates = Adam([ascent.table], DECAY, 1e-12), SPEED * self.layout.rates()
-        last: list[Evaluated] = []
-        for step in range(STEPS):
-            evaluated = ascent.step(adam, rates * (1 - (1 - COOLED) * step / STEPS))
-            if step >= STEPS - AVERAGED:
-                last.append(evaluated)
+        last = [evaluated for _, evaluated in islice(ascent.steps(STEPS, SPEED), STEPS - AVERAGED, None)]
         bounds, weights = ascent.settled()
         assert ascent.power is not None
         scores = self._scores(nodes, last)
@@ -162,9 +158,10 @@ class CertificateTree:
     def _ascent(self, nodes: CertificateNodes) -> CertificateAscent:
         solver = self.rows.solver
         layout = VariableLayout(self.quick.split(nodes.signs), own=True)
-        power = solver.power(nodes.size).started(nodes.vectors)
+        power = PowerIteration(self.quick, nodes.size)
+        power.vectors = nodes.vectors
         forms, heights = solver.forms[nodes.rows], solver.heights[nodes.rows]
-        return CertificateAscent(layout, forms, heights, solver.base, nodes.table.clone(), power)
+        return CertificateAscent(layout, forms, heights, nodes.table, solver.base, power)
 
     def _scores(self, nodes: CertificateNodes, last: list[Evaluated]) -> Tensor:
         """By how much the mean activation of each neuron is above the activation of its mean pre-activation, times its

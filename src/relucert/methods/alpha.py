@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,12 +15,12 @@ from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.record import Recorder, recording
 from relucert.common.progress import Report, silent
-from relucert.methods.method import Method
+from relucert.methods.method import Method, MethodDefaults
 from relucert.network import Network
 
 
 @dataclass(frozen=True, eq=False)
-class AlphaMethod:
+class AlphaMethod(MethodDefaults):
     """Bounds with optimised slopes (alpha-CROWN), each at least as good as those of Fast-Lin and CROWN.
 
     ends: by the monotonic clock, when the ascent stops; the bounds are then those found so far.
@@ -35,14 +34,6 @@ class AlphaMethod:
     memory: SlopeMemory = field(default_factory=SlopeMemory)
     recorder: Recorder | None = None
     report: Report = silent
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         return optimised_bounds(

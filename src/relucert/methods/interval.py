@@ -12,11 +12,12 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
 from relucert.bounding.interval_propagation import interval_bounds, interval_margins
+from relucert.methods.method import MethodDefaults
 from relucert.network import Network
 
 
 @dataclass(frozen=True)
-class IntervalMethod:
+class IntervalMethod(MethodDefaults):
     """Interval bound propagation (IBP): every neuron has an interval that follows from the intervals before it.
 
     The rows of the property are merged with the last affine operations, and bounded as a whole.
@@ -24,11 +25,6 @@ class IntervalMethod:
 
     name: str
     weaker: ClassVar[None] = None
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,26 +15,19 @@ from relucert.bounding.hidden import hidden_bounds, reference_path
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxer
+from relucert.methods.method import Method, MethodDefaults
 from relucert.network import Network
-
-if TYPE_CHECKING:
-    from relucert.methods.method import Method
 
 ROW_BYTES = 2**28  # of the rows of a property that are pulled back at once, in the widest layer
 
 
 @dataclass(frozen=True)
-class LinearMethod:
+class LinearMethod(MethodDefaults):
     """Bounds by linear relaxation: margins by back-substitution, hidden layers by whichever driver is cheaper."""
 
     name: str
     relaxer: Relaxer
     weaker: Method | None = None
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return self.relaxer.parallel and network.suits_forward

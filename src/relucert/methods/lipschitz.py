@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
@@ -23,6 +25,7 @@ from relucert.bounding.nested import nested_bounds
 from relucert.bounding.point import lower_margins
 from relucert.common.checks import shown
 from relucert.errors import InputError
+from relucert.methods.method import MethodDefaults
 from relucert.network import Network
 
 SHELLS = 30  # as in the paper's published numbers
@@ -35,13 +38,33 @@ Constant = Callable[[Network, Region, Tensor, Bounds, Arithmetic], Tensor]
 classes) on the output, wherever the bounds of the neurons hold."""
 
 
+Kept = TypeVar("Kept")
+
+
+class Memo(Generic[Kept]):
+    """What a constant computes once per network: results by network, norm, scale and arithmetic, held by the constant
+    and gone with either."""
+
+    def __init__(self, compute: Callable[[Network, Region, Arithmetic], Kept]) -> None:
+        self._compute = compute
+        self._kept: WeakKeyDictionary[Network, dict[tuple[Norm, bytes | None, Arithmetic], Kept]] = WeakKeyDictionary()
+
+    def __call__(self, network: Network, region: Region, arithmetic: Arithmetic) -> Kept:
+        known = self._kept.setdefault(network, {})
+        scale = None if region.scale is None else region.scale.numpy().tobytes()
+        key = region.norm, scale, arithmetic
+        if key not in known:
+            known[key] = self._compute(network, region, arithmetic)
+        return known[key]
+
+
 def fast_lip(network: Network, region: Region, forms: Tensor, bounds: Bounds, arithmetic: Arithmetic) -> Tensor:
     """Fast-Lip: the dual norm of the largest absolute value of every component of the gradient."""
     return region.dual_norm(gradient_sizes(network, forms, bounds, arithmetic), arithmetic)
 
 
 @dataclass(frozen=True)
-class LipschitzMethod:
+class LipschitzMethod(MethodDefaults):
     """Margins from local Lipschitz constants in regions of 1/shells, 2/shells ... of the radius.
 
     Fast-Lin bounds the neurons in each of them; `hidden` puts them side by side, from the smallest region to the whole.
@@ -53,17 +76,10 @@ class LipschitzMethod:
     local: bool = True  # whether the constant depends on the neurons' bounds; a global one needs none, and no shells
     weaker: ClassVar[None] = None
     takes_inference: ClassVar[bool] = False
-    needs_rectifiers: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self.shells) is not int or self.shells < 1:
             raise InputError(f"a ball is split into a whole number of shells >= 1, not {shown(self.shells)}")
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         if not self.local:

@@ -16,7 +16,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.gradient import Forms, pull_to_input
 from relucert.bounding.interval import Bounds
-from relucert.methods.memo import Memo
+from relucert.methods.lipschitz import Memo
 from relucert.network import INPUT, Activation, Affine, Network, unit_forms
 
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the first layers' rows are measured

@@ -56,6 +56,20 @@ class Method(Protocol):
         """
 
 
+class MethodDefaults:
+    """What most methods say of themselves: their bounds hold for evaluations in floating point and for any activation,
+    stable neurons are bounded as tightly as others by forward passes, and there is nothing to remark."""
+
+    takes_inference: ClassVar[bool] = True
+    needs_rectifiers: ClassVar[bool] = False
+
+    def remark(self, point: Tensor, prop: Property) -> str | None:
+        return None
+
+    def bounds_stable_neurons(self, network: Network) -> bool:
+        return network.suits_forward
+
+
 @runtime_checkable
 class ExpensiveMethod(Method, Protocol):
     """A method whose evaluations are costly, and whose radii are far beyond those of the weaker method.

@@ -13,7 +13,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS, TINY, Arithmetic
 from relucert.bounding.gradient import Forms, pull
 from relucert.bounding.interval import Bounds
-from relucert.methods.memo import Memo
+from relucert.methods.lipschitz import Memo
 from relucert.network import INPUT, Activation, Affine, Network, Shape
 
 WRITTEN_OUT = 2**22  # numbers of a matrix that is made of a convolution to measure it

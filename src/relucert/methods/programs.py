@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,13 +32,11 @@ from relucert.bounding.relaxers import FAST_LIN
 from relucert.common.checks import check_number
 from relucert.common.progress import Progress, Report, silent
 from relucert.errors import InputError
+from relucert.methods.method import Method, MethodDefaults
 from relucert.methods.solvers.proposer import MakeSolver, Proposer, SlopeRequest, make_solver, solvable
 from relucert.methods.solvers.solver import require
 from relucert.methods.solvers.tally import Tallies, Tally
 from relucert.network import Network
-
-if TYPE_CHECKING:
-    from relucert.methods.method import Method
 
 TIME_LIMIT = 60.0  # seconds of one program, or of an ascent in its place
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
@@ -48,7 +46,7 @@ LATE = "Time limit reached"
 
 
 @dataclass(frozen=True)
-class ProgramMethod:
+class ProgramMethod(MethodDefaults):
     """Margins by programs over the triangle relaxation; the neurons' bounds are Fast-Lin's, or with `full` by programs
     as well, layer after layer.
 
@@ -66,7 +64,6 @@ class ProgramMethod:
     memory: SlopeMemory = field(default_factory=SlopeMemory, compare=False)
     recorder: Recorder | None = field(default=None, compare=False)
     report: Report = field(default=silent, compare=False)
-    takes_inference: ClassVar[bool] = True
     needs_rectifiers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -80,10 +77,6 @@ class ProgramMethod:
 
     def remark(self, point: Tensor, prop: Property) -> str | None:
         return self._tallies.remark(point, prop)
-
-    def limited(self, time_limit: float) -> ProgramMethod:
-        """The method, and the one it starts from, with another time limit for each program."""
-        return replace(self, weaker=_limited(self.weaker, time_limit), time_limit=time_limit)
 
     @property
     def _below(self) -> ProgramMethod | None:
@@ -102,9 +95,6 @@ class ProgramMethod:
     def _tallies(self) -> Tallies:
         """Shared likewise: a question's programs are those of the method that it starts from, too."""
         return Tallies() if self._below is None else self._below._tallies
-
-    def bounds_stable_neurons(self, network: Network) -> bool:
-        return network.suits_forward
 
     def hidden(self, network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
         recorder = recording(self.recorder, arithmetic)
@@ -227,12 +217,3 @@ def _note_ascent(tallies: list[Tally], ends: float) -> None:
         tally.programs += 1
         if time.monotonic() > ends:
             tally.failures[LATE] += 1
-
-
-def _limited(method: Method, time_limit: float) -> Method:
-    """A method, and all that it starts from, with another time limit for each program."""
-    if isinstance(method, ProgramMethod):
-        return method.limited(time_limit)
-    if method.weaker is None:
-        return method
-    return replace(method, weaker=_limited(method.weaker, time_limit))  # type: ignore[type-var]

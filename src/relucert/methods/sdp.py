@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -21,7 +20,7 @@ from relucert.bounding.interval import Bounds, select
 from relucert.common.deadline import until
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.linear import LinearMethod
-from relucert.methods.method import Method
+from relucert.methods.method import Method, MethodDefaults
 from relucert.methods.quadratic.cost import MOST_SECONDS, tightening_seconds
 from relucert.methods.quadratic.evidence import Evidence
 from relucert.methods.quadratic.memory import Memory, SharedMemory
@@ -39,7 +38,7 @@ BYTES_EACH = 100  # of them per input and neuron
 
 
 @dataclass(frozen=True)
-class QuadraticMethod:
+class QuadraticMethod(MethodDefaults):
     """Margins by quadratic certificates, with the hidden bounds of a weaker method, which the search starts from.
 
     ends: by the monotonic clock, when an evaluation is given up.
@@ -50,10 +49,10 @@ class QuadraticMethod:
     weaker: LinearMethod
     ends: float = torch.inf
     report: Report = silent
+    _curves: dict[bytes, DecidingMargin] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _notes: dict[QuestionKey, _Notes] = field(default_factory=dict, init=False, repr=False, compare=False)
     gain: ClassVar[float] = 1.8
     resolution: ClassVar[float] = 2e-3
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
 
     @property
     def surrogate(self) -> Method:
@@ -84,11 +83,12 @@ class QuadraticMethod:
             if bool((margins[member] > 0).all()):
                 continue
             chosen = torch.tensor([member])
+            bounds = select(hidden, chosen)
             notes = self._note(network, question_key(region.centre[member], prop, member))
             self._curves[_rounded(region.centre[member])] = notes.curve
             with until(self.ends):
                 rows = RegionRows.of(
-                    exact, wide.select(chosen), prop.select(chosen), select(hidden, chosen),
+                    exact, wide.select(chosen), prop.select(chosen), bounds,
                     [notes.memories.get(row) for row in range(margins.shape[1])], self._reported(notes),
                 )  # fmt: skip
                 if not rows.linearised.finite:
@@ -96,7 +96,6 @@ class QuadraticMethod:
                 if not rows.relaxed:
                     notes.stable = True  # nothing is relaxed: no margin could be larger
                     continue
-                bounds = select(hidden, chosen)
                 if _is_hopeless(rows.heights, margins[member]) and tightening_seconds(exact, bounds) < MOST_SECONDS:
                     rows = rows.tightened(bounds, notes.layers)
                 margins[member] = self._bounded(rows, margins[member], notes, arithmetic)
@@ -128,9 +127,9 @@ class QuadraticMethod:
         notes = self._notes.get(question_key(point, prop))
         return None if notes is None else notes.evidence
 
-    def curve(self, point: Tensor) -> DecidingMargin | None:
+    def curve(self, point: Tensor) -> DecidingMargin:
         """The margins, by radius, of the question that was asked last about a point, (size,)."""
-        return self._curves.get(_rounded(point))
+        return self._curves.get(_rounded(point), DecidingMargin())
 
     def _reported(self, notes: _Notes) -> Report:
         def report(state: Progress) -> None:
@@ -145,14 +144,6 @@ class QuadraticMethod:
         while len(self._notes) > most:
             del self._notes[next(iter(self._notes))]
         return notes
-
-    @cached_property
-    def _curves(self) -> dict[bytes, DecidingMargin]:
-        return {}
-
-    @cached_property
-    def _notes(self) -> dict[QuestionKey, _Notes]:
-        return {}
 
 
 def _is_hopeless(heights: Tensor, margins: Tensor) -> bool:
@@ -268,17 +259,12 @@ def _between(passed: CurvePoint, failed: CurvePoint, radii: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FittedMargins:
+class FittedMargins(MethodDefaults):
     """What a quadratic method's margins look like between the radii where they were evaluated: no bounds at all."""
 
     method: QuadraticMethod
     name: ClassVar[str] = "fitted"
     weaker: ClassVar[None] = None
-    takes_inference: ClassVar[bool] = True
-    needs_rectifiers: ClassVar[bool] = False
-
-    def remark(self, point: Tensor, prop: Property) -> None:
-        return None
 
     def bounds_stable_neurons(self, network: Network) -> bool:
         return True
@@ -289,10 +275,9 @@ class FittedMargins:
     def margins(
         self, network: Network, region: Region, prop: Property, hidden: Bounds, arithmetic: Arithmetic
     ) -> Tensor:
-        curves = [self.method.curve(point) for point in region.centre]
         centre = prop.values(network(region.centre))
-        asked = zip(curves, region.radius, strict=True)
-        guesses = [None if curve is None else curve.at(radius) for curve, radius in asked]
+        asked = zip(region.centre, region.radius, strict=True)
+        guesses = [self.method.curve(point).at(radius) for point, radius in asked]
         return torch.stack([
             values if guess is None else guess.expand_as(values)
             for guess, values in zip(guesses, centre, strict=True)

@@ -31,16 +31,12 @@ METHODS: dict[MethodName, Callable[[], Method]] = {
     "fast-lip": lambda: LipschitzMethod("fast-lip", fast_lip),
     "lipschitz-norm": lambda: LipschitzMethod("lipschitz-norm", LipschitzNorm()),
     "op-norm": lambda: LipschitzMethod("op-norm", OperatorNorm(), shells=1, local=False),
-    "alpha": lambda: AlphaMethod("alpha", _better_of_two()),
+    # Fast-Lin from where CROWN ends: the larger of their radii.
+    "alpha": lambda: AlphaMethod("alpha", LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))),
     "lp": lambda: ProgramMethod("lp", LinearMethod("fast-lin", FAST_LIN)),
     "lp-full": lambda: ProgramMethod("lp-full", ProgramMethod("lp", METHODS["alpha"]()), full=True),
     "sdp": lambda: QuadraticMethod("sdp", LinearMethod("crown", CROWN)),
 }
-
-
-def _better_of_two() -> Method:
-    """Fast-Lin from where CROWN ends: the larger of their radii."""
-    return LinearMethod("fast-lin", FAST_LIN, LinearMethod("crown", CROWN))
 
 
 def check_inference(method: Method, inference: Inference) -> None:
@@ -97,21 +93,21 @@ def find_method(
 
     report: Called with how far its costly steps are.
     """
-    method = METHODS[names.METHODS.find(name)]()
+    method, options = METHODS[names.METHODS.find(name)](), dict[str, Any](report=report)
     if shells is not None:
         if not isinstance(method, LipschitzMethod) or not method.local:
             raise InputError(f"the method {name!r} has no shells; leave them out")
-        method = replace(method, shells=shells)
+        options["shells"] = shells
     if time_limit is not None:
         if not isinstance(method, ProgramMethod):
             raise InputError(f"the method {name!r} has no programs with a time limit; leave it out")
-        method = method.limited(time_limit)
-    return _reporting(method, report)
+        options["time_limit"] = time_limit
+    return _with_options(method, options)
 
 
-def _reporting(method: Method, report: Report) -> Method:
-    """A method that tells how far it is, and so does all that it starts from."""
-    changes: dict[str, Any] = {} if method.weaker is None else {"weaker": _reporting(method.weaker, report)}
-    if isinstance(method, AlphaMethod | ProgramMethod | QuadraticMethod):
-        changes["report"] = report
-    return replace(method, **changes) if changes else method  # type: ignore[type-var]
+def _with_options(method: Method, options: dict[str, Any]) -> Method:
+    """A method, and all that it starts from, each with those of some options that it has."""
+    changes = {name: option for name, option in options.items() if hasattr(method, name)}
+    if method.weaker is not None:
+        changes["weaker"] = _with_options(method.weaker, options)
+    return replace(method, **changes)  # type: ignore[type-var]

@@ -53,7 +53,7 @@ class BoxAttack:
         self.precision = own_precision(self.network)
         self.low, self.high = self.stated.box.cast(self.precision)
         self.batch_size = max(1, MOST_NUMBERS // sum(self.network.sizes))
-        owners = self.stated.tables[3]
+        owners = self.stated.tables.owners
         self.members = [(owners == number).nonzero().flatten() for number in range(len(self.stated.violations))]
 
     def candidates(self) -> Iterator[Tensor]:
@@ -93,13 +93,10 @@ class BoxAttack:
             excess = self.stated.excess(points, self.network(points))
         return torch.stack([excess[:, rows].amax(1) for rows in self.members], 1)
 
+    @torch.inference_mode(False)  # whichever mode the caller is in: gradients are needed
     def _descend(self, points: Tensor, violation: int, steps: int, reach: float = 0.5) -> tuple[Tensor, Tensor]:
-        """In whatever mode the caller is: gradients are needed."""
-        with torch.inference_mode(False):
-            return self._descended(points.clone(), violation, steps, reach)
-
-    def _descended(self, points: Tensor, violation: int, steps: int, reach: float) -> tuple[Tensor, Tensor]:
         """The best points of a descent, and the corners next to them."""
+        points = points.clone()
         rows, half = self.members[violation], (self.high - self.low) / 2
         best, least = points, torch.full((len(points),), torch.inf, dtype=points.dtype)
         for step in range(steps + 1):

@@ -13,7 +13,7 @@ from relucert.common.deadline import check_time
 from relucert.inputs.loading.runtime import Runtime
 from relucert.network import INPUT, IndexMap, Network, Node
 from relucert.verification.specification.query import Query
-from relucert.verification.specification.violations import Constraint, Terms, Violation
+from relucert.verification.specification.violations import Terms, Violation
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +67,8 @@ def merge_equal_inputs(network: Network, query: Query, replay: Runtime) -> Merge
 
 def _equal_pairs(violations: Sequence[Violation]) -> set[tuple[int, int]]:
     """Pairs of inputs, the later first, that every violation sets equal."""
-    return set.intersection(*(_pairs(violation.constraints) for violation in violations)) if violations else set()
-
-
-def _pairs(constraints: Sequence[Constraint]) -> set[tuple[int, int]]:
-    differences = {
-        one.inputs for one in constraints if not one.outputs and one.bound == 0 and len(one.inputs) == 2
-    }  # fmt: skip
-    return {
-        (terms[1][0], terms[0][0])
-        for terms in differences
-        if terms[0][1] == -terms[1][1] and tuple((index, -number) for index, number in terms) in differences
-    }
+    equal = ({pair for pair, difference in one.fixed_differences.items() if not difference} for one in violations)
+    return set.intersection(*equal) if violations else set()
 
 
 def _merged_box(box: Violation, places: Sequence[int], count: int) -> Violation | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from relucert.arithmetic.box import Box
 from relucert.arithmetic.property import Property
@@ -30,13 +30,6 @@ from relucert.verification.specification.violations import Constraint, Violation
 
 MANY = 8  # boxes from which on batches pay
 MEMORY = 2**28  # bytes of the bounds of one batch
-
-
-class _Row(NamedTuple):
-    """What is positive where a constraint is not met: coefficients on the outputs, and a constant."""
-
-    coefficients: list[float]
-    constant: float
 
 
 class ListedViolations(NamedTuple):
@@ -66,7 +59,7 @@ def listed(violations: Sequence[Violation], outputs: int) -> ListedViolations | 
     """Those of some violations that have simple constraints; None where there are none, or few boxes in all."""
     if len({(id(violation.low), id(violation.high)) for violation in violations}) < MANY:
         return None
-    rows: dict[int, list[_Row]] = {}
+    rows: dict[int, list[list[float]]] = {}
     for number, violation in enumerate(violations):
         simple = [row for constraint in violation.constraints if (row := _row(constraint, outputs)) is not None]
         if simple:
@@ -76,39 +69,34 @@ def listed(violations: Sequence[Violation], outputs: int) -> ListedViolations | 
     return ListedViolations(list(rows), outer_boxes([violations[number] for number in rows]), _property(rows.values()))
 
 
-def _row(constraint: Constraint, outputs: int) -> _Row | None:
-    """None where a constraint is about inputs, too, or has numbers that are none of float64."""
+def _row(constraint: Constraint, outputs: int) -> list[float] | None:
+    """What is positive where a constraint is not met: coefficients on the outputs, and a constant; None where it is
+    about inputs, too, or has numbers that are none of float64."""
     scaled = {index: constraint.scale * number for index, number in constraint.outputs}
     constant = float_below(-constraint.scale * constraint.bound)
     if constraint.inputs or any(float(number) != number for number in scaled.values()) or math.isinf(constant):
         return None
-    return _Row([float(scaled.get(index, 0)) for index in range(outputs)], constant)
+    return [*(float(scaled.get(index, 0)) for index in range(outputs)), constant]
 
 
-def _property(groups: Collection[list[_Row]]) -> Property:
+def _property(groups: Collection[list[list[float]]]) -> Property:
     """The rows of every violation, each repeating its first one up to the most that one has."""
     most = max(map(len, groups))
     padded = [[*rows, *[rows[0]] * (most - len(rows))] for rows in groups]
-
-    def stacked(part: int) -> Tensor:
-        return torch.tensor([[row[part] for row in rows] for rows in padded], dtype=torch.float64)
-
-    return Property(stacked(0), stacked(1))
+    table = torch.tensor(padded, dtype=torch.float64)
+    return Property(table[..., :-1].contiguous(), table[..., -1].contiguous())
 
 
 def excluded(network: Network, violations: ListedViolations, ends: float, report: Report) -> dict[int, str]:
     """The violations that cheap bounds exclude, by number, each with the method that did, until time ends."""
     closed: dict[int, str] = {}
-    try:
-        with until(ends), torch.inference_mode():
-            for name in CHEAP:
-                open_places = [place for place, number in enumerate(violations.numbers) if number not in closed]
-                violations = violations.pick(open_places)
-                report(Progress(stage=name, part=counted(len(violations), "violation")))
-                for number in _excluded_by(name, network, violations):
-                    closed[number] = name
-    except TimeUp:
-        pass
+    with suppress(TimeUp), until(ends), torch.inference_mode():
+        for name in CHEAP:
+            open_places = [place for place, number in enumerate(violations.numbers) if number not in closed]
+            violations = violations.pick(open_places)
+            report(Progress(stage=name, part=counted(len(violations), "violation")))
+            for number in _excluded_by(name, network, violations):
+                closed[number] = name
     return closed
 
 

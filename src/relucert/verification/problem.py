@@ -28,7 +28,7 @@ from relucert.common.numbers import float_above, float_below
 from relucert.errors import InputError
 from relucert.network import INPUT, Add, Affine, IndexMap, Layer, Linear, Network, Node, Relu, Reshape
 from relucert.query.problem import Problem
-from relucert.verification.specification.violations import Constraint, Violation
+from relucert.verification.specification.violations import MET_EVERYWHERE, Constraint, Violation
 
 MOST_CONSTRAINTS = 512  # of one problem
 LEAST_RADIUS = 2.0**-1000  # where the box is one point
@@ -105,10 +105,6 @@ class _Extension:
         """Some coordinates of a value, -1 for zero."""
         return self.append(IndexMap.of(torch.tensor(indices), (size,)), value)
 
-    def flat_input(self) -> int:
-        shape = self.network.input_shape
-        return INPUT if len(shape) == 1 else self.append(Reshape(shape, (prod(shape),)), INPUT)
-
     def finish(self) -> Network:
         network = Network(self.network.input_shape, tuple(self.nodes), self.network.name)
         return replace(network, inference=self.network.inference)
@@ -116,14 +112,15 @@ class _Extension:
 
 def _with_margins(network: Network, violations: Sequence[Violation], region: Region) -> Network:
     """The network that gives one margin per violation."""
-    met_everywhere = Constraint((), (), Fraction(0))
-    groups = [violation.constraints or (met_everywhere,) for violation in violations]
+    groups = [violation.constraints or (MET_EVERYWHERE,) for violation in violations]
     constraints = [constraint for group in groups for constraint in group]
     extension = _Extension(network)
     rows, input_rows, bias = _rows(network, constraints, region)
     value = extension.linear(network.output, rows, bias)
     if bool(input_rows.any()):
-        value = extension.append(Add(), value, extension.linear(extension.flat_input(), input_rows))
+        shape = network.input_shape
+        flat = INPUT if len(shape) == 1 else extension.append(Reshape(shape, (prod(shape),)), INPUT)
+        value = extension.append(Add(), value, extension.linear(flat, input_rows))
     counts = [len(group) for group in groups]
     while max(counts) > 1:
         value = _halve(extension, value, counts)

@@ -43,16 +43,15 @@ class Rationals:
     denominator: int
 
     @classmethod
-    def of(cls, numbers: Sequence[Fraction]) -> Rationals:
+    def of(cls, numbers: Sequence[Fraction], shape: Sequence[int]) -> Rationals:
         denominator = math.lcm(*(number.denominator for number in numbers))
         scaled = [number.numerator * (denominator // number.denominator) for number in numbers]
-        return cls(_array(scaled), denominator)
+        return cls(np.array(scaled, dtype=object).reshape(tuple(shape)), denominator)
 
     @classmethod
     def stored(cls, tensor: Tensor) -> Rationals:
         """The numbers of a tensor as they are stored, with its shape."""
-        numbers = cls.of([Fraction(number) for number in tensor.double().flatten().tolist()])
-        return numbers.map(lambda array: array.reshape(tuple(tensor.shape)))
+        return cls.of([Fraction(number) for number in tensor.double().flatten().tolist()], tensor.shape)
 
     def map(self, function: Callable[[Numbers], Any]) -> Rationals:
         return Rationals(function(self.numerators), self.denominator)
@@ -74,7 +73,7 @@ def outputs_at(network: Network, point: Sequence[Fraction]) -> list[Fraction] | 
     work = sum(getattr(node.operation, "work", 0) for node in network.nodes)
     if work > MOST_WORK or any(type(node.operation) not in RULES for node in network.nodes):
         return None
-    values = [Rationals.of(point).map(lambda array: array.reshape(network.input_shape))]
+    values = [Rationals.of(point, network.input_shape)]
     for node in network.nodes:
         check_time(getattr(node.operation, "work", 0) / SPEED)
         values.append(RULES[type(node.operation)](node.operation, [values[source] for source in node.inputs]))
@@ -113,8 +112,8 @@ def _index_map(operation: Any, inputs: list[Rationals]) -> Rationals:
 def _scale(operation: Any, inputs: list[Rationals]) -> Rationals:
     if not operation.divide:
         return inputs[0].times(Rationals.stored(operation.factor))
-    inverse = Rationals.of([1 / Fraction(number) for number in operation.factor.double().flatten().tolist()])
-    return inputs[0].times(inverse.map(lambda array: array.reshape(tuple(operation.factor.shape))))
+    inverse = [1 / Fraction(number) for number in operation.factor.double().flatten().tolist()]
+    return inputs[0].times(Rationals.of(inverse, operation.factor.shape))
 
 
 RULES: dict[type[Operation], Callable[[Any, list[Rationals]], Rationals]] = {
@@ -127,9 +126,3 @@ RULES: dict[type[Operation], Callable[[Any, list[Rationals]], Rationals]] = {
     Add: lambda operation, inputs: inputs[0].plus(inputs[1]),
     Relu: lambda operation, inputs: inputs[0].map(lambda array: np.maximum(array, 0)),
 }
-
-
-def _array(numbers: list[int]) -> Numbers:
-    array = np.empty(len(numbers), dtype=object)
-    array[:] = numbers
-    return array

@@ -87,9 +87,7 @@ class _Forms:
     box: Violation
     ends: float
     unstable: list[UnstableRelu] = field(default_factory=list)
-    indices: dict[frozenset[tuple[int, Fraction]], int] = field(
-        default_factory=dict
-    )  # in `unstable`, by pre-activation
+    indices: dict[frozenset[tuple[int, Fraction]], int] = field(default_factory=dict)  # of `unstable`, by their sources
 
     def __post_init__(self) -> None:
         self.inputs = _inputs(self.box, self.network.sizes[INPUT])
@@ -113,15 +111,13 @@ class _Forms:
 
         def applied(term: int | None) -> list[Fraction]:
             columns = [
-                Rationals.of([form.get(term, Fraction(0)) if term is not None else Fraction(0) for form in source])
-                for source in sources
+                Rationals.of(
+                    [Fraction(0) if term is None else form.get(term, Fraction(0)) for form in forms],
+                    self.network.shapes[source],
+                )
+                for source, forms in zip(node.inputs, sources, strict=True)
             ]
-            shapes = [self.network.shapes[source] for source in node.inputs]
-            shaped = [
-                column.map(lambda array, shape=shape: array.reshape(shape))  # type: ignore[misc]
-                for column, shape in zip(columns, shapes, strict=True)
-            ]
-            return RULES[type(node.operation)](node.operation, shaped).fractions()
+            return RULES[type(node.operation)](node.operation, columns).fractions()
 
         constants = applied(None)
         forms: list[Form] = [{CONSTANT: number} if number else {} for number in constants]
@@ -169,16 +165,9 @@ class _Forms:
 def _inputs(violation: Violation, count: int) -> list[Form]:
     """The inputs as forms, those that equal an earlier one, up to a constant, as forms on it."""
     forms: list[Form] = [{index: Fraction(1)} for index in range(count)]
-    pairs = {
-        (constraint.inputs, constraint.bound)
-        for constraint in violation.constraints
-        if len(constraint.inputs) == 2 and not constraint.outputs
-    }
-    for terms, bound in sorted(pairs):
-        (first, number), (second, other) = terms
-        if number + other == 0 and (((first, other), (second, number)), -bound) in pairs:
-            forms[second] = {**forms[first]}  # number * (first - second) is at most and at least the bound
-            _add(forms[second], {CONSTANT: -bound / number})
+    for (later, earlier), difference in sorted(violation.fixed_differences.items()):
+        forms[later] = {**forms[earlier]}
+        _add(forms[later], {CONSTANT: difference})
     return forms
 
 

@@ -10,11 +10,8 @@ WORDS = ("sat", "unsat", "unknown", "timeout")
 
 def word(verdict: Verdict) -> str:
     """The verdict as one of the competition's words, which say whether a violation can be met."""
-    if verdict.status == HOLDS:
-        return "unsat"
-    if verdict.status == VIOLATED:
-        return "sat"
-    return "timeout" if verdict.timed_out else "unknown"
+    words = {HOLDS: "unsat", VIOLATED: "sat"}
+    return words.get(verdict.status, "timeout" if verdict.timed_out else "unknown")
 
 
 def results(verdict: Verdict) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -29,15 +29,21 @@ class Bounded(NamedTuple):
 
 def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
     """Proves what rows of a problem it can without a search, until time ends."""
-    closed: dict[int, str] = {}
-    try:
-        with until(ends):
-            for row, method in _closed(problem, report):
-                closed[row] = method
-    except TimeUp:
-        pass
-    left = [row for row in range(problem.prop.rows.shape[1]) if row not in closed]
-    return Bounded(left, next(reversed(closed.values()), None))
+    network, region, prop = problem.exact, problem.region, problem.prop
+    left, last = list(range(prop.rows.shape[1])), None
+    with suppress(TimeUp), until(ends):
+        for name in CHEAP[: 1 if _left_to_cuts(problem) else None]:
+            if not left:
+                break
+            report(Progress(stage=name))
+            method = find_method(name)
+            with torch.inference_mode():
+                narrowed = prop.narrow(torch.tensor([left]))
+                hidden = method.hidden(network, region, RIGOROUS)
+                lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0].tolist()
+            still = [row for row, margin in zip(left, lower, strict=True) if not margin > 0]
+            left, last = still, name if len(still) < len(left) else last
+    return Bounded(left, last)
 
 
 def _left_to_cuts(problem: Problem) -> bool:
@@ -45,21 +51,3 @@ def _left_to_cuts(problem: Problem) -> bool:
     network, region = problem.network, problem.region
     cut = region.norm.body == "box" and suits_cuts(network, region)
     return cut and not network.suits_forward and backward_work(network) > MOST_WORK
-
-
-def _closed(problem: Problem, report: Report) -> Iterator[tuple[int, str]]:
-    """Rows that are proven, and the method that proves each."""
-    network, region, prop = problem.exact, problem.region, problem.prop
-    left = list(range(prop.rows.shape[1]))
-    for name in CHEAP[: 1 if _left_to_cuts(problem) else None]:
-        if not left:
-            return
-        report(Progress(stage=name))
-        method = find_method(name)
-        with torch.inference_mode():
-            narrowed = prop.narrow(torch.tensor([left]))
-            hidden = method.hidden(network, region, RIGOROUS)
-            lower = method.margins(network, region, narrowed, hidden, RIGOROUS)[0].tolist()
-        proven = [row for row, margin in zip(left, lower, strict=True) if margin > 0]
-        yield from ((row, name) for row in proven)
-        left = [row for row in left if row not in proven]

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from relucert.common.numbers import Float, float_above, float_below
 from relucert.inputs.loading.runtime import RoundedEvaluation, Runtime
 from relucert.network import Network
 from relucert.verification.rational import outputs_at
-from relucert.verification.specification.violations import Constraint, Violation
+from relucert.verification.specification.violations import MET_EVERYWHERE, Constraint, Violation
 
 DTYPES: dict[torch.dtype, type[Float]] = {
     torch.float16: np.float16, torch.bfloat16: np.float32, torch.float32: np.float32, torch.float64: np.float64,
@@ -102,6 +104,17 @@ class WitnessCheck:
         return "rational"
 
 
+class ConstraintTables(NamedTuple):
+    """Of every constraint the coefficients on outputs and on inputs and the bound, in float64, the number of its
+    violation, and whether it is strict."""
+
+    rows: Tensor
+    input_rows: Tensor
+    bounds: Tensor
+    owners: Tensor
+    strict: Tensor
+
+
 class StatedBox:
     """The violations of one box, and the largest box within it whose ends the network's precision represents.
 
@@ -157,48 +170,35 @@ class StatedBox:
         return any(all(map(met, violation.constraints)) for violation in self.violations)
 
     @cached_property
-    def _owned(self) -> list[tuple[int, Constraint]]:
-        """All constraints, each with its violation's number; one that is always met where a violation has none."""
-        always = (Constraint((), (), Fraction(0)),)
-        return [
-            (number, constraint)
-            for number, violation in enumerate(self.violations)
-            for constraint in violation.constraints or always
-        ]
-
-    @cached_property
-    def strict(self) -> Tensor:
-        """Which constraints are, (constraints,)."""
-        return torch.tensor([constraint.strict for _, constraint in self._owned])
-
-    @cached_property
-    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Coefficients on outputs and on inputs, bounds, and the violation, of every constraint, in float64."""
-        owners, first = self._owned, self.violations[0]
-        outputs = 1 + max((index for _, constraint in owners for index, _ in constraint.outputs), default=0)
-        rows = torch.zeros(len(owners), outputs, dtype=torch.float64)
-        input_rows = torch.zeros(len(owners), len(first.low), dtype=torch.float64)
-        bounds = torch.zeros(len(owners), dtype=torch.float64)
-        for row, (_, constraint) in enumerate(owners):
+    def tables(self) -> ConstraintTables:
+        """The tables of all constraints; of one that is met everywhere where a violation has none."""
+        groups = [violation.constraints or (MET_EVERYWHERE,) for violation in self.violations]
+        constraints = list(chain.from_iterable(groups))
+        outputs = 1 + max((index for constraint in constraints for index, _ in constraint.outputs), default=0)
+        rows = torch.zeros(len(constraints), outputs, dtype=torch.float64)
+        input_rows = torch.zeros(len(constraints), len(self.violations[0].low), dtype=torch.float64)
+        bounds = torch.zeros(len(constraints), dtype=torch.float64)
+        for row, constraint in enumerate(constraints):
             for table, terms in ((rows, constraint.outputs), (input_rows, constraint.inputs)):
                 for index, number in terms:
                     table[row, index] = float(constraint.scale * number)
             bounds[row] = float(constraint.scale * constraint.bound)
-        return rows, input_rows, bounds, torch.tensor([number for number, _ in owners])
+        owners = torch.arange(len(groups)).repeat_interleave(torch.tensor([len(group) for group in groups]))
+        return ConstraintTables(rows, input_rows, bounds, owners, torch.tensor([one.strict for one in constraints]))
 
     def excess(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """By how much each constraint is missed, as computed, at (count, size) and (count, outputs)."""
-        rows, input_rows, bounds, _ = (table.to(outputs.dtype) for table in self.tables)
+        rows, input_rows, bounds = (table.to(outputs.dtype) for table in self.tables[:3])
         missed = outputs[:, : rows.shape[1]] @ rows.T - bounds
         return missed + inputs.to(outputs.dtype) @ input_rows.T if bool(input_rows.any()) else missed
 
     def promising(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """The points at which float64 sees a violation, or nearly one, the clearest first: their indices, (count,)."""
-        rows, input_rows, bounds, owners = self.tables
+        rows, input_rows, bounds, owners, strict = self.tables
         size = outputs[:, : rows.shape[1]].abs() @ rows.abs().T + inputs.double().abs() @ input_rows.abs().T
         excess = self.excess(inputs, outputs)
         missed = excess / (size + bounds.abs() + 1e-300)
-        missed = torch.where(self.strict & (excess >= 0), torch.inf, missed)  # a tie, at best
+        missed = torch.where(strict & (excess >= 0), torch.inf, missed)  # a tie, at best
         worst = torch.full((len(inputs), len(self.violations)), -torch.inf, dtype=torch.float64)
         worst = worst.scatter_reduce(1, owners.expand(len(inputs), -1), missed, "amax")
         least = worst.min(1).values

@@ -10,6 +10,7 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import CROWN
+from relucert.methods.quadratic import feasible
 from relucert.methods.quadratic.composed import Composed, UniformPlan, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights
 from relucert.methods.quadratic.joint import PowerIteration
@@ -56,10 +57,16 @@ def joint_for(linearised: LinearisedNetwork, seed: int) -> Weights:
         {value: drawn(len(neurons)) for value, neurons in linearised.neurons.items() if neurons.following},
         drawn(inputs),
     )
-    power = PowerIteration(linearised, 1, generator)
+    power = PowerIteration(linearised, 1)
     for _ in range(200):
         spectrum = power.step(weights)
     return weights.inflated(1.01 * spectrum.largest.clamp(min=1e-3))  # 0 where nothing is unstable
+
+
+def is_feasible(linearised: LinearisedNetwork, weights: Weights) -> bool:
+    """Whether weights, one row of each, are proven to be feasible as they are."""
+    matrix = feasible._joint_matrix(linearised, weights, feasible.deviation_map(linearised))
+    return matrix is not None and feasible._is_short(matrix, 6)
 
 
 def random_point(linearised: LinearisedNetwork, forms: int, size: float, generator: torch.Generator) -> DualPoint:

@@ -42,7 +42,7 @@ def test_gradients_are_those_of_differences(name: str, norm: float) -> None:
             ),
         )  # fmt: skip
         check(
-            weights.deviations[value], slope.deviations[value],
+            weights.deviations[value], slope.weights.deviations[value],
             lambda by, value=value: bounds(point, Weights(  # type: ignore[misc]
                 {**weights.deviations, value: weights.deviations[value] * by.exp()}, weights.errors, weights.inputs
             )),
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_differences(name: str, norm: float) -> None:
             ),
         )  # fmt: skip
         check(
-            weights.errors[value], slope.errors[value],
+            weights.errors[value], slope.weights.errors[value],
             lambda by, value=value: bounds(point, Weights(  # type: ignore[misc]
                 weights.deviations, {**weights.errors, value: weights.errors[value] * by.exp()}, weights.inputs
             )),

@@ -19,11 +19,11 @@ from relucert.common.deadline import TimeUp
 from relucert.methods import sdp
 from relucert.methods.quadratic import intervals
 from relucert.methods.quadratic.dual import Weights
-from relucert.methods.quadratic.feasible import feasible_joint, is_joint
+from relucert.methods.quadratic.feasible import feasible_joint
 from relucert.methods.quadratic.intervals import Tightened, prefix_of, tightened, tightened_until
 from relucert.methods.sdp import DecidingMargin
 from relucert.network import Network
-from tests.methods.quadratic.linearised import NAMES, joint_for, linearise
+from tests.methods.quadratic.linearised import NAMES, is_feasible, joint_for, linearise
 from tests.nets import NETWORKS, centres, mlp
 from tests.regions import LIMITS
 
@@ -155,8 +155,8 @@ def test_weights_are_made_feasible_by_little_and_only_if_they_are_numbers(name: 
     for factor in (1e-3, 1.0, 1e3):  # too small ones are raised, too large ones lowered
         found = feasible_joint(linearised, weights.inflated(torch.tensor([factor], dtype=torch.float64)))
         assert found is not None
-        assert is_joint(linearised, found)
-        assert not is_joint(linearised, found.inflated(torch.tensor([0.999], dtype=torch.float64)))
+        assert is_feasible(linearised, found)
+        assert not is_feasible(linearised, found.inflated(torch.tensor([0.999], dtype=torch.float64)))
 
     def spoilt(number: float) -> Weights:
         def change(part: Tensor) -> Tensor:

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from relucert.methods.quadratic import layered
+from relucert.methods.passes import THE_INPUT
+from relucert.methods.quadratic import layered, solve
 from relucert.methods.quadratic.ascent import VariableLayout
 from relucert.methods.quadratic.composed import Composed, compose
 from relucert.methods.quadratic.dual import evaluate, gradient
-from relucert.methods.quadratic.feasible import is_composed, is_joint
+from relucert.methods.quadratic.feasible import is_composed
 from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
-from relucert.methods.quadratic.passes import THE_INPUT
-from relucert.methods.quadratic.solve import CertificateEffort, CertificateSolver
-from tests.methods.quadratic.linearised import NAMES, composed_for, linearise, random_point
+from relucert.methods.quadratic.solve import CertificateSolver
+from tests.methods.quadratic.linearised import NAMES, composed_for, is_feasible, linearise, random_point
 from tests.methods.quadratic.test_proof import largest_violation
 from tests.nets import NORMS
 
@@ -41,7 +41,7 @@ def test_no_vector_violates_a_layered_certificate(name: str, norm: float) -> Non
     _, linearised, _ = linearise(name, norm)
     certificate = layered_for(linearised, 1)
     assert is_composed(linearised, certificate)
-    assert is_joint(linearised, certificate.weights) or not all(map(len, linearised.neurons.values()))
+    assert is_feasible(linearised, certificate.weights) or not all(map(len, linearised.neurons.values()))
     assert largest_violation(linearised, certificate.weights, 300, 3) <= 1e-12
     assert (certificate.weights.inputs.shape[1] > 1) == (norm > 2)
 
@@ -80,7 +80,7 @@ def test_the_gradient_is_that_of_the_bounds(name: str, norm: float, monkeypatch:
             layers, weights = ascent.layers()
         found = evaluate(linearised, forms, ascent.heights, weights.times(torch.ones(3).double()), layout.point(table))
         slope = gradient(linearised, weights.times(torch.ones(3).double()), layout.point(table), found)
-        return found.bounds.sum(), ascent.plan_gradient(layers, weights, slope.summed())
+        return found.bounds.sum(), ascent.plan_gradient(layers, weights, slope.shared_weights)
 
     _, slopes = evaluated(300)
     for part, slope in list(zip(ascent.plan.tensors(), slopes, strict=True))[::2]:
@@ -96,16 +96,20 @@ def test_the_gradient_is_that_of_the_bounds(name: str, norm: float, monkeypatch:
 
 
 @pytest.mark.parametrize(("name", "norm"), [("five layers", 2.0), ("convolutional", float("inf"))])
-def test_weights_that_climb_bound_more(name: str, norm: float) -> None:
+def test_weights_that_climb_bound_more(name: str, norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what weights that stay come to; and what is found is proven to be feasible."""
+    monkeypatch.setattr(solve, "STEPS", 40)
+    monkeypatch.setattr(solve, "STEPS_OWN", 80)
     network, linearised, _ = linearise(name, norm)
     forms = torch.eye(network.classes, dtype=torch.float64)[:2]
     heights = forms @ linearised.values[network.output][0]
-    solver, every = CertificateSolver(linearised, forms, heights, CertificateEffort(shared=40, own=80)), torch.arange(2)
+    solver, every = CertificateSolver(linearised, forms, heights), torch.arange(2)
     endless = torch.full((2,), torch.inf)
     solver.start()
-    before = solver.ascend(every, endless).clone()
-    after = solver.ascend_layered(every, endless)
+    solver.ascend(every, endless)
+    before = solver.bounds.clone()
+    solver.ascend_layered(every, endless)
+    after = solver.bounds
     assert bool((after >= before).all())
     assert bool((after > before + 0.02 * before.abs()).any())
     for solution in solver.solutions:

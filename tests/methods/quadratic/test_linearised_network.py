@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic.matrices import local_maps
-from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.network import Convolution
 from tests.methods.quadratic.linearised import NAMES, linearise, true_vectors
 from tests.nets import NORMS

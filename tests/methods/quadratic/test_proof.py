@@ -15,11 +15,19 @@ from relucert.bounding.relaxers import CROWN
 from relucert.methods.quadratic import composed as composed_module
 from relucert.methods.quadratic.composed import Composed
 from relucert.methods.quadratic.dual import DualPoint, Weights
-from relucert.methods.quadratic.feasible import is_composed, is_joint
+from relucert.methods.quadratic.feasible import is_composed
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.proof import RigorousLinearisation, prove_margins
 from relucert.network import find_inference
-from tests.methods.quadratic.linearised import NAMES, composed_for, joint_for, linearise, random_point, true_vectors
+from tests.methods.quadratic.linearised import (
+    NAMES,
+    composed_for,
+    is_feasible,
+    joint_for,
+    linearise,
+    random_point,
+    true_vectors,
+)
 from tests.nets import NORMS
 from tests.regions import LIMITS, samples
 
@@ -47,8 +55,8 @@ def test_no_vector_violates_a_certificate(name: str, norm: float) -> None:
     _, linearised, _ = linearise(name, norm)
     composed, own = composed_for(linearised, 1), joint_for(linearised, 2)
     assert is_composed(linearised, composed)
-    assert is_joint(linearised, own)
-    assert is_joint(linearised, composed.weights) or not all(map(len, linearised.neurons.values()))
+    assert is_feasible(linearised, own)
+    assert is_feasible(linearised, composed.weights) or not all(map(len, linearised.neurons.values()))
     assert largest_violation(linearised, composed.weights, 300, 3) <= 1e-12
     assert largest_violation(linearised, own, 300, 4) <= 1e-12
 
@@ -103,17 +111,17 @@ def spoilt(weights: Weights, part: str, number: float) -> Weights:
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_that_are_no_numbers_are_refused(name: str, part: str, number: float) -> None:
     linearised, own, composed = certificates(name)
-    assert not is_joint(linearised, spoilt(own, part, number))
+    assert not is_feasible(linearised, spoilt(own, part, number))
     assert not is_composed(linearised, replace(composed, weights=spoilt(composed.weights, part, number)))
 
 
 @pytest.mark.parametrize("name", ["three layers", "residual", "convolutional"])
 def test_weights_too_small_or_too_large_are_refused(name: str) -> None:
     linearised, own, composed = certificates(name)
-    assert is_joint(linearised, own)
-    assert not is_joint(linearised, own.inflated(torch.tensor([0.98]).double()))
+    assert is_feasible(linearised, own)
+    assert not is_feasible(linearised, own.inflated(torch.tensor([0.98]).double()))
     raised = {value: 1.02 * part for value, part in own.deviations.items()}
-    assert not is_joint(linearised, replace(own, deviations=raised))
+    assert not is_feasible(linearised, replace(own, deviations=raised))
     assert is_composed(linearised, composed)
     half = composed.weights.inflated(torch.tensor([0.5]).double())
     assert not is_composed(linearised, replace(composed, weights=half))
@@ -147,7 +155,7 @@ def test_margins_hold_whatever_the_dual_variables_are(name: str, norm: float, li
     points = samples(linearised.region, 0, 400, generator)
     values = (network(points) @ forms.T + offsets).amin(0)
     rigorous, weights = RigorousLinearisation.of(linearised, bounds), joint_for(linearised, 2)
-    assert is_joint(linearised, weights)
+    assert is_feasible(linearised, weights)
     best = torch.full((3,), -torch.inf).double()
     for size in (0.0, 1e-3, 0.1, 1.0, 1e3):
         for factor in (1e-6, 1e-2, 1.0):

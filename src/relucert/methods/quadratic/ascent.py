@@ -6,6 +6,7 @@ are either those of one composed certificate times a factor for each form, or ea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.dual import (
+    TINIEST,
     DualPoint,
     Evaluated,
     Gradient,
@@ -25,10 +27,10 @@ from relucert.methods.quadratic.dual import (
     gradient,
     squares_bound,
 )
-from relucert.methods.quadratic.joint import TINIEST, PowerIteration, Spectrum
+from relucert.methods.quadratic.joint import PowerIteration, Spectrum
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
-DECAY = (0.9, 0.99)
+SMALLEST_STEP = 1e-12  # by which Adam divides at the least
 SHARE_RATE = 0.06
 CENTRE_RATE = 0.08  # in units of how far coordinates move
 FACTOR_RATE = 0.05
@@ -48,13 +50,10 @@ class VariableLayout:
     own: bool
 
     @property
-    def _followed(self) -> list[int]:
-        return [value for value, neurons in self.linearised.neurons.items() if neurons.following]
-
-    @property
     def sizes(self) -> list[int]:
-        neurons, followed, inputs = self.linearised.neurons, self._followed, len(self.linearised.radii)
-        every, errors = [len(unstable) for unstable in neurons.values()], [len(neurons[value]) for value in followed]
+        neurons, inputs = self.linearised.neurons, len(self.linearised.radii)
+        every = [len(unstable) for unstable in neurons.values()]
+        errors = [len(neurons[value]) for value in self.linearised.followed]
         weights = [*every, *errors, self.input_weights] if self.own else [1]
         return [*every, inputs, *errors, *weights]
 
@@ -65,25 +64,36 @@ class VariableLayout:
 
     def point(self, table: Tensor) -> DualPoint:
         """The dual point of a table, or of gradients in its place, as views."""
-        columns = table.split(self.sizes, 1)
-        layers, followed = list(self.linearised.neurons), self._followed
-        shares = dict(zip(layers, columns, strict=False))
-        errors = dict(zip(followed, columns[len(layers) + 1 :], strict=False))
-        return DualPoint(shares, columns[len(layers)], errors)
+        columns = iter(table.split(self.sizes, 1))
+        shares = dict(zip(self.linearised.neurons, columns, strict=False))
+        return DualPoint(shares, next(columns), dict(zip(self.linearised.followed, columns, strict=False)))
 
     def logarithms(self, table: Tensor) -> Weights:
         """The logarithms of own weights, as views."""
-        layers, followed = list(self.linearised.neurons), self._followed
-        columns = table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :]
+        layers, followed = self.linearised.neurons, self.linearised.followed
+        columns = iter(table.split(self.sizes, 1)[len(layers) + 1 + len(followed) :])
         deviations = dict(zip(layers, columns, strict=False))
-        errors = dict(zip(followed, columns[len(layers) :], strict=False))
-        return Weights(deviations, errors, columns[-1])
+        return Weights(deviations, dict(zip(followed, columns, strict=False)), next(columns))
+
+    def weight_columns(self, weights: Weights) -> Tensor:
+        """The logarithms of weights as `logarithms` finds them, in the last columns of a table: (rows, ...)."""
+        deviations = [weights.deviations[value] for value in self.linearised.neurons]
+        errors = [weights.errors[value] for value in self.linearised.followed]
+        inputs = weights.inputs.expand(-1, self.input_weights)
+        return torch.cat([*deviations, *errors, inputs], 1).clamp(min=TINIEST).log()
+
+    def start(self, pulled: Pulled) -> Tensor:
+        """A table for pulled forms, (forms, variables): with the shares that searches start with, and 0 besides."""
+        table = pulled.inputs.new_zeros(len(pulled.inputs), sum(self.sizes))
+        for value, shares in self.point(table).shares.items():
+            shares.copy_(self.linearised.first_shares(value, pulled.coefficients[value]))
+        return table
 
     def rates(self) -> Tensor:
         """The step of every variable, (1, variables)."""
         linearised = self.linearised
         even = linearised.radii.new_full((len(linearised.radii),), linearised.region.norm.even(len(linearised.radii)))
-        followed = [linearised.neurons[value] for value in self._followed]
+        followed = [linearised.neurons[value] for value in linearised.followed]
         largest_errors = [
             LOOSE * unstable.width * torch.maximum(-unstable.lower, unstable.upper) for unstable in followed
         ]
@@ -93,57 +103,83 @@ class VariableLayout:
         return torch.cat([*shares, *centres, torch.full((rest,), WEIGHT_RATE if self.own else FACTOR_RATE)])[None]
 
 
+def cooling(step: int, steps: int) -> float:
+    """The share of the rates at a step of an ascent."""
+    return 1 - (1 - COOLED) * step / steps
+
+
 @dataclass(eq=False)
-class CertificateAscent:
-    """The state of an ascent.
+class BoundAscent:
+    """The state of an ascent of the dual bounds of some forms.
 
     Attributes:
         layout: Of the table.
         forms: On the output, (forms, classes).
         heights: Their values at the reference, (forms,).
-        base: The composed certificate that factors multiply; its weights are where own ones start.
-        table: (forms, variables).
-        power: Of own weights.
+        table: The variables of every form, (forms, variables): its dual point, and the logarithm of its factor of
+            weights that forms share, or of its own weights.
     """
 
     layout: VariableLayout
     forms: Tensor
     heights: Tensor
-    base: Weights
     table: Tensor
-    power: PowerIteration | None
 
     @property
     def linearised(self) -> LinearisedNetwork:
         return self.layout.linearised
 
+    @property
+    def point(self) -> DualPoint:
+        return self.layout.point(self.table)
+
+    @property
+    def factors(self) -> Tensor:
+        """Of weights that forms share, (forms,)."""
+        return self.table[:, -1].exp()
+
+    def evaluate(self, weights: Weights) -> Evaluated:
+        return evaluate(self.linearised, self.forms, self.heights, weights, self.point)
+
+    def gradient(self, weights: Weights) -> Gradient:
+        return gradient(self.linearised, weights, self.point, self.evaluate(weights))
+
+
+@dataclass(eq=False)
+class CertificateAscent(BoundAscent):
+    """An ascent of every form with a factor of weights that stay, or with weights of its own.
+
+    Attributes:
+        base: The composed certificate that factors multiply; its weights are where own ones start.
+        power: Of own weights.
+    """
+
+    base: Weights
+    power: PowerIteration | None
+
+    def __post_init__(self) -> None:
+        self._adam = Adam([self.table], tiny=SMALLEST_STEP)
+
     def weights(self) -> tuple[Weights, Spectrum | None]:
         """The weights of every form, and how own ones were made feasible."""
         if self.power is None:
-            return self.base.times(self.table[:, -1].exp()), None
+            return self.base.times(self.factors), None
         weights = self.layout.logarithms(self.table).map(torch.exp)
         spectrum = self.power.step(weights)
         return weights.inflated(spectrum.largest), spectrum
 
-    def ascend(self, steps: int) -> None:
-        """Takes a number of steps, for all forms."""
-        adam, rates = Adam([self.table], DECAY, 1e-12), self.layout.rates()
-        for step in range(steps):
-            self.step(adam, rates * (1 - (1 - COOLED) * step / steps))
-
-    def step(self, adam: Adam, rates: Tensor) -> Evaluated:
-        """One step; returns the bounds before it."""
-        check_time()
-        weights, spectrum = self.weights()
-        point = self.layout.point(self.table)
-        evaluated = evaluate(self.linearised, self.forms, self.heights, weights, point)
-        slope = gradient(self.linearised, weights, point, evaluated)
-        (direction,) = adam.directions([torch.cat([point_gradient(slope), self._weight_gradient(slope, spectrum)], 1)])
-        self.table.add_(direction * rates)
-        return evaluated
-
-    def _weight_gradient(self, slope: Gradient, spectrum: Spectrum | None) -> Tensor:
-        return factor_gradient(slope) if spectrum is None else weight_gradient(self.layout, slope, spectrum)
+    def steps(self, count: int, speed: float = 1.0) -> Iterator[tuple[Tensor, Evaluated]]:
+        """Takes a number of steps, for all forms that are kept; yields the table before each, and the bounds there."""
+        rates = speed * self.layout.rates()
+        for step in range(count):
+            check_time()
+            weights, spectrum = self.weights()
+            before, point, evaluated = self.table, self.point, self.evaluate(weights)
+            slope = gradient(self.linearised, weights, point, evaluated)
+            on_weights = None if spectrum is None else weight_gradient(self.layout, slope.weights, spectrum)
+            (direction,) = self._adam.directions([table_gradient(slope, on_weights)])
+            self.table = before + direction * (rates * cooling(step, count))
+            yield before, evaluated
 
     def settled(self) -> tuple[Tensor, Weights]:
         """The bounds, (forms,), with weights whose feasibility is known well."""
@@ -152,13 +188,14 @@ class CertificateAscent:
             for _ in range(SETTLING):
                 self.power.step(weights)
         weights, _ = self.weights()
-        return evaluate(
-            self.linearised, self.forms, self.heights, weights, self.layout.point(self.table)
-        ).bounds, weights
+        return self.evaluate(weights).bounds, weights
 
-    def select(self, rows: Tensor) -> CertificateAscent:
-        power = None if self.power is None else self.power.select(rows)
-        return CertificateAscent(self.layout, self.forms[rows], self.heights[rows], self.base, self.table[rows], power)
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with some forms."""
+        self.forms, self.heights, self.table = self.forms[rows], self.heights[rows], self.table[rows]
+        self._adam.select(rows)
+        if self.power is not None:
+            self.power.vectors = self.power.vectors[rows]
 
 
 def best_factors(
@@ -180,23 +217,25 @@ def best_factors(
     return logarithms, best
 
 
-def point_gradient(slope: Gradient) -> Tensor:
-    """The gradient in the dual point as the first columns of a table, (forms, ...)."""
-    return torch.cat([*slope.point.shares.values(), slope.point.inputs, *slope.point.errors.values()], 1)
+def table_gradient(slope: Gradient, on_weights: Tensor | None = None) -> Tensor:
+    """The gradient in all columns of a table, (forms, variables).
+
+    on_weights: That in the logarithms of own weights; by default forms have factors of weights that they share.
+    """
+    if on_weights is None:
+        weights = slope.weights
+        derivatives = [weights.inputs, *weights.errors.values(), *weights.deviations.values()]
+        on_weights = torch.cat(derivatives, 1).sum(1, keepdim=True)
+    return torch.cat([*slope.point.shares.values(), slope.point.inputs, *slope.point.errors.values(), on_weights], 1)
 
 
-def factor_gradient(slope: Gradient) -> Tensor:
-    """The gradient in the logarithm of a factor on all weights, (forms, 1)."""
-    derivatives = [slope.inputs, *slope.errors.values(), *slope.deviations.values()]
-    return torch.cat(derivatives, 1).sum(1, keepdim=True)
-
-
-def weight_gradient(layout: VariableLayout, slope: Gradient, spectrum: Spectrum) -> Tensor:
+def weight_gradient(layout: VariableLayout, slope: Weights, spectrum: Spectrum) -> Tensor:
     """The gradient in the logarithms of own weights, which are scaled until they are feasible: (forms, ...)."""
     carried = slope.inputs.sum(1, keepdim=True) + sum(
         derivative.sum(1, keepdim=True) for derivative in slope.errors.values()
     )
-    derivatives = [derivative + carried * spectrum.deviations[value] for value, derivative in slope.deviations.items()]
-    derivatives += [derivative - carried * spectrum.errors[value] for value, derivative in slope.errors.items()]
-    inputs = slope.inputs - carried * spectrum.inputs
+    shares = spectrum.shares
+    derivatives = [derivative + carried * shares.deviations[value] for value, derivative in slope.deviations.items()]
+    derivatives += [derivative - carried * shares.errors[value] for value, derivative in slope.errors.items()]
+    inputs = slope.inputs - carried * shares.inputs
     return torch.cat([*derivatives, inputs.sum(1, keepdim=True) if layout.input_weights == 1 else inputs], 1)

@@ -24,16 +24,15 @@ import torch
 from torch import Tensor
 
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.dual import Weights
+from relucert.methods.passes import THE_INPUT
+from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import THE_INPUT
 
 VECTORS, ROUNDS = 2, 24  # of the estimate of a norm
 EXHAUSTED = 1e-4  # share of vectors that is left where all directions are known
 SURPLUSES = (1.005, 1.02, 1.06)  # of squared norms above their estimates, the first of which is mostly enough
 LARGEST = 1e6  # of an error's weight, relative to Q
 ROOM = 2.0**-30  # relative, for rounding
-TINIEST = 1e-30  # in place of zeros that are divided by, or whose logarithms are taken
 
 
 class CertificatePlan(Protocol):

@@ -8,7 +8,7 @@ from relucert.bounding.interval import Bounds
 from relucert.methods.quadratic.intervals import MOST_JOINT, STEPS, STEPS_OWN
 from relucert.methods.quadratic.joint import VECTORS
 from relucert.methods.quadratic.semidefinite import SPEED
-from relucert.methods.quadratic.solve import EFFORT, CertificateEffort
+from relucert.methods.quadratic.solve import STEPS_OWN as STEPS_OF_ROW
 from relucert.network import Affine, Network
 
 PASSES = 4  # over the network, of one step
@@ -41,12 +41,11 @@ def tightening_seconds(network: Network, bounds: Bounds) -> float:
     return seconds
 
 
-def least_seconds(network: Network, effort: CertificateEffort | None = None) -> float:
+def least_seconds(network: Network) -> float:
     """For the first certificate of one row and its proof."""
-    effort = effort or EFFORT
     work = sum(node.operation.work for node in network.nodes if isinstance(node.operation, Affine))
     neurons = sum(network.sizes[value] for value in network.preactivations)
-    passes = effort.own * (PASSES + 2 * VECTORS)
+    passes = STEPS_OF_ROW * (PASSES + 2 * VECTORS)
     joint = neurons <= 2 * MOST_JOINT  # about half of them are unstable
     matrix = (neurons / 2) ** 2 * (network.sizes[0] + neurons) if joint else 0
     return passes * (work / SPEED + OVERHEAD * len(network.nodes)) + matrix / SPEED

@@ -18,16 +18,34 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from relucert.arithmetic.rigor import DOUBLE, Arithmetic
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
 from relucert.methods.quadratic.pieces import StraightPiece
 
 SMALLEST = 2.0**-900  # of weights other than 0: products with them do not underflow
+TINIEST = 1e-30  # in searches, in place of zeros that are divided by, or whose logarithms are taken
+
+
+class _ByLayer:
+    """Tensors, or by layer one each, with one row for each form."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        def mapped(numbers: Tensor | dict[int, Tensor]) -> Tensor | dict[int, Tensor]:
+            if isinstance(numbers, Tensor):
+                return function(numbers)
+            return {value: function(each) for value, each in numbers.items()}
+
+        return type(self)(**{name: mapped(numbers) for name, numbers in vars(self).items()})
+
+    def select(self, rows: Tensor | slice) -> Self:
+        """The rows of some forms."""
+        return self.map(lambda numbers: numbers[rows])
 
 
 @dataclass(eq=False)
-class Weights:
+class Weights(_ByLayer):
     """Weights of a certificate, one row for each form or one for all: (forms or 1, count) each.
 
     Attributes:
@@ -68,20 +86,9 @@ class Weights:
         errors = {value: weights * column for value, weights in self.errors.items()}
         return Weights(self.deviations, errors, self.inputs * column)
 
-    def select(self, rows: Tensor | slice) -> Weights:
-        """The weights of some forms."""
-        return self.map(lambda weights: weights[rows])
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Weights:
-        return Weights(
-            {value: function(weights) for value, weights in self.deviations.items()},
-            {value: function(weights) for value, weights in self.errors.items()},
-            function(self.inputs),
-        )
-
 
 @dataclass(eq=False)
-class DualPoint:
+class DualPoint(_ByLayer):
     """The free variables of the dual bound: (forms, count) each.
 
     Attributes:
@@ -93,17 +100,6 @@ class DualPoint:
     shares: dict[int, Tensor]
     inputs: Tensor
     errors: dict[int, Tensor]
-
-    def select(self, rows: Tensor | slice) -> DualPoint:
-        """The variables of some forms."""
-        return self.map(lambda numbers: numbers[rows])
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> DualPoint:
-        return DualPoint(
-            {value: function(numbers) for value, numbers in self.shares.items()},
-            function(self.inputs),
-            {value: function(numbers) for value, numbers in self.errors.items()},
-        )
 
 
 class Term(NamedTuple):
@@ -259,20 +255,15 @@ def squares_bound(linearised: LinearisedNetwork, weights: Tensor, arithmetic: Ar
 
 
 class Gradient(NamedTuple):
-    """By layer, in the order of layers: in the dual point, and in the logarithms of the weights."""
+    """The derivatives, by layer in the order of layers: in the dual point, and in the logarithms of the weights."""
 
     point: DualPoint
-    deviations: dict[int, Tensor]
-    errors: dict[int, Tensor]
-    inputs: Tensor
+    weights: Weights
 
-    def summed(self) -> Gradient:
-        """The same for weights that all forms share."""
-        deviations, errors = (
-            {value: derivatives.sum(0, keepdim=True) for value, derivatives in by_layer.items()}
-            for by_layer in (self.deviations, self.errors)
-        )
-        return Gradient(self.point, deviations, errors, self.inputs.sum(0, keepdim=True))
+    @property
+    def shared_weights(self) -> Weights:
+        """Those in the logarithms of weights that all forms share, one row."""
+        return self.weights.map(lambda derivatives: derivatives.sum(0, keepdim=True))
 
 
 def gradient(linearised: LinearisedNetwork, weights: Weights, point: DualPoint, evaluated: Evaluated) -> Gradient:
@@ -300,4 +291,5 @@ def gradient(linearised: LinearisedNetwork, weights: Weights, point: DualPoint, 
     away = evaluated.farthest - point.inputs
     inputs = on_inputs + 2 * weights.inputs * away
     ordered = {value: shares[value] for value in linearised.neurons}
-    return Gradient(DualPoint(ordered, inputs, errors), log_deviations, log_errors, -weights.inputs * away.square())
+    log_inputs = -weights.inputs * away.square()
+    return Gradient(DualPoint(ordered, inputs, errors), Weights(log_deviations, log_errors, log_inputs))

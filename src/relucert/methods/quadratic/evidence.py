@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from relucert.methods.quadratic.composed import Composed
-
-if TYPE_CHECKING:
-    from relucert.methods.quadratic.dual import Weights
-    from relucert.methods.quadratic.intervals import LayerProof
-    from relucert.methods.quadratic.linearised_network import Neurons
-    from relucert.methods.quadratic.rows import RegionRows, RowProof
-    from relucert.methods.quadratic.solve import Joint
-
-ByLayer = dict[str, list[float]]
+from relucert.methods.quadratic.dual import DualPoint, Weights
+from relucert.methods.quadratic.intervals import LayerProof
+from relucert.methods.quadratic.linearised_network import Neurons
+from relucert.methods.quadratic.rows import RegionRows
+from relucert.methods.quadratic.solve import Joint
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +32,6 @@ class Evidence:
     def of(cls, rows: RegionRows, linear: Tensor) -> Evidence:
         """From rows that are proven; linear: those that the linear relaxation proves, (rows,)."""
         layers = {str(value): _layer(neurons) for value, neurons in rows.linearised.neurons.items()}
-        certificates: list[dict[str, Any]] = []
         numbers: dict[Composed | Joint, int] = {}
         entries: list[dict[str, Any] | None] = []
         for row in range(len(rows.forms)):
@@ -44,12 +39,11 @@ class Evidence:
                 entries.append(None)
                 continue
             proof = rows.proofs[row]
-            if proof.certificate not in numbers:
-                numbers[proof.certificate] = len(certificates)
-                certificates.append(_certificate(proof.certificate))
-            entries.append(_entry(proof, numbers[proof.certificate]))
+            number = numbers.setdefault(proof.certificate, len(numbers))
+            entries.append({"certificate": number, "factor": proof.factor, **_dual_point(proof.point, proof.links)})
         tight = {} if rows.tight is None else rows.tight.proofs
         intervals = {str(value): list(map(_interval, proofs)) for value, proofs in tight.items()}
+        certificates = list(map(_certificate, numbers))
         document = {"layers": layers, "certificates": certificates, "rows": entries, "intervals": intervals}
         return cls(float(rows.region.radius[0]), document)
 
@@ -81,17 +75,14 @@ def _weights(weights: Weights) -> dict[str, Any]:
     return {
         "deviations": _by_layer(weights.deviations),
         "errors": _by_layer(weights.errors),
-        "inputs": weights.inputs[0].tolist(),
+        "inputs": weights.inputs.flatten().tolist(),
     }
 
 
-def _entry(proof: RowProof, certificate: int) -> dict[str, Any]:
-    point = proof.point
+def _dual_point(point: DualPoint, links: dict[int, Tensor]) -> dict[str, Any]:
     return {
-        "certificate": certificate,
-        "factor": proof.factor,
-        "links": _by_layer(proof.links),
-        "inputs": point.inputs[0].tolist(),
+        "links": _by_layer(links),
+        "inputs": point.inputs.flatten().tolist(),
         "errors": _by_layer(point.errors),
     }
 
@@ -103,11 +94,10 @@ def _interval(proof: LayerProof) -> dict[str, Any]:
         "uppers": int((proof.signs < 0).sum()),
         "certificate": {"kind": "joint", **_weights(proof.weights)},
         "factors": proof.factors.tolist(),
-        "links": {str(value): numbers.flatten().tolist() for value, numbers in proof.links.items()},
-        "inputs": proof.point.inputs.flatten().tolist(),
-        "errors": {str(value): numbers.flatten().tolist() for value, numbers in proof.point.errors.items()},
+        **_dual_point(proof.point, proof.links),
     }
 
 
-def _by_layer(tables: dict[int, Tensor]) -> ByLayer:
-    return {str(value): table[0].tolist() for value, table in tables.items()}
+def _by_layer(tables: dict[int, Tensor]) -> dict[str, list[float]]:
+    """The numbers of each layer, form after form."""
+    return {str(value): table.flatten().tolist() for value, table in tables.items()}

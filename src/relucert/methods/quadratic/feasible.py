@@ -12,11 +12,11 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS, short
 from relucert.common.deadline import check_time
+from relucert.methods.passes import THE_INPUT
 from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.matrices import LocalMap, Matrix, local_maps, spatial_order
-from relucert.methods.quadratic.passes import THE_INPUT
 from relucert.methods.quadratic.semidefinite import is_contraction
 from relucert.network import INPUT
 
@@ -28,19 +28,11 @@ WIDEST = 2.0**200  # of a profile, so that no product with it underflows that co
 SHORTEST = 2.0**-23  # relative room for rounding to 24 bits
 
 
-def is_joint(linearised: LinearisedNetwork, weights: Weights) -> bool:
-    """Whether weights, one row of each, are proven to be feasible for A as `LinearisedNetwork.transposed` computes it.
-
-    `I - B B'` is semidefinite with `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0.
-    """
-    matrix = _joint_matrix(linearised, weights, deviation_map(linearised))
-    return matrix is not None and _is_short(matrix, 6)
-
-
 def feasible_joint(linearised: LinearisedNetwork, weights: Weights, deviations: Tensor | None = None) -> Weights | None:
     """Weights with D times about the least number for which they are proven to be feasible; None: there is no proof.
 
-    D is rounded up to 24 bits.
+    They are feasible for A as `LinearisedNetwork.transposed` computes it where `I - B B'` is semidefinite with
+    `B = P^1/2 A D^-1/2`: one row for each unstable neuron whose P is not 0. D is rounded up to 24 bits.
 
     deviations: Its `deviation_map`, where it is known already.
     """
@@ -61,7 +53,7 @@ def feasible_joint(linearised: LinearisedNetwork, weights: Weights, deviations: 
 
 def deviation_map(linearised: LinearisedNetwork) -> Tensor:
     """A: from inputs and errors to deviations, one row for each unstable neuron, (neurons, inputs and errors)."""
-    layers = _followed(linearised)
+    layers = linearised.followed
     width = len(linearised.radii) + sum(len(linearised.neurons[value]) for value in layers)
     matrix = torch.empty(linearised.unstable, width, dtype=torch.float64)
     begin = 0
@@ -79,15 +71,10 @@ def deviation_map(linearised: LinearisedNetwork) -> Tensor:
     return matrix
 
 
-def _followed(linearised: LinearisedNetwork) -> list[int]:
-    """The layers whose errors are part of v."""
-    return [value for value, neurons in linearised.neurons.items() if neurons.following and len(neurons)]
-
-
 def _joint_matrix(linearised: LinearisedNetwork, weights: Weights, deviations: Tensor) -> Tensor | None:
     """B, (neurons, inputs and errors), with six roundings of each entry at the most; None where weights are none."""
     diagonal = torch.cat([
-        weights.inputs[0].expand(len(linearised.radii)), *(weights.errors[value][0] for value in _followed(linearised))
+        weights.inputs[0].expand(len(linearised.radii)), *(weights.errors[value][0] for value in linearised.followed)
     ])  # fmt: skip
     if not bool(weights.usable.all()) or not bool((diagonal > 0).all()):
         return None

@@ -91,7 +91,7 @@ class Tightened:
         if layer is not None:
             with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # the interval stays as it is
                 ascent = layer.ascent(memory)
-                self.memories[value] = SharedMemory.of(ascent, layer.keys, layer.radius)
+                self.memories[value] = SharedMemory.of_shared(ascent, layer.keys, layer.radius)
                 proofs = [*layer.prove(ascent), *layer.prove_own(ascent)]
                 if proofs:
                     interval, self.proofs[value] = layer.interval, proofs
@@ -191,7 +191,7 @@ class _Layer:
         if memory is None or not memory.suits(self.radius):
             ascent.ascend(STEPS)
         else:
-            memory.recall(ascent, self.keys, self.radius)
+            memory.recall_shared(ascent, self.keys, self.radius)
             ascent.ascend(STEPS_AGAIN, AGAIN)
         return ascent
 
@@ -200,7 +200,7 @@ class _Layer:
         weights = feasible_joint(self.linearised, ascent.settled().map(Tensor.double), self.deviations)
         if weights is None:
             return []
-        point = ascent.layout.point(ascent.table).map(Tensor.double)
+        point = ascent.point.map(Tensor.double)
         return self._proven(torch.arange(len(self.neurons)), [weights], ascent.table[:, -1].double().exp(), point)
 
     def prove_own(self, ascent: SharedAscent) -> list[LayerProof]:
@@ -209,7 +209,8 @@ class _Layer:
         if not len(rows):
             return []
         own = ascent.own(rows)
-        own.ascend(STEPS_OWN)
+        for _ in own.steps(STEPS_OWN):
+            pass
         weights = own.settled()[1].map(Tensor.double)
         certificates = [
             feasible_joint(self.linearised, weights.select(slice(row, row + 1)), self.deviations)

@@ -7,19 +7,17 @@ Rayleigh quotients of the leading vectors.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.methods.quadratic.dual import Weights
+from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
 VECTORS = 6  # that are iterated for each form
 LEADING = 4  # whose Rayleigh quotients share the gradient
 SHARPNESS = 60.0
-TINIEST = 1e-30
 
 
 class Spectrum(NamedTuple):
@@ -27,35 +25,21 @@ class Spectrum(NamedTuple):
 
     Attributes:
         largest: rho, (forms,).
-        deviations: By layer, of log rho in log P, (forms, count) each; those in log D are the negatives of `errors`.
-        errors: By layer, (forms, count) each.
-        inputs: (forms, inputs).
+        shares: The derivatives of log rho, (forms, count) each: in log P, and the negatives of those in log D.
     """
 
     largest: Tensor
-    deviations: dict[int, Tensor]
-    errors: dict[int, Tensor]
-    inputs: Tensor
+    shares: Weights
 
 
 class PowerIteration:
     """Vectors v that approach the leading eigenvectors while weights change: (forms, VECTORS, rows)."""
 
-    def __init__(self, linearised: LinearisedNetwork, forms: int, generator: torch.Generator) -> None:
-        self.linearised = linearised
-        self.layers = [value for value, neurons in linearised.neurons.items() if neurons.following]
+    def __init__(self, linearised: LinearisedNetwork, forms: int) -> None:
+        self.linearised, self.layers = linearised, linearised.followed
         self.sizes = [len(linearised.radii), *(len(linearised.neurons[value]) for value in self.layers)]
-        self.vectors = torch.randn(forms, VECTORS, sum(self.sizes), generator=generator, dtype=linearised.radii.dtype)
-
-    def select(self, rows: Tensor) -> PowerIteration:
-        """The iteration of some forms."""
-        return self.started(self.vectors[rows])
-
-    def started(self, vectors: Tensor) -> PowerIteration:
-        """The iteration of other forms, from these vectors."""
-        other = copy(self)
-        other.vectors = vectors
-        return other
+        generator, dtype = torch.Generator().manual_seed(0), linearised.radii.dtype
+        self.vectors = torch.randn(forms, VECTORS, sum(self.sizes), generator=generator, dtype=dtype)
 
     def step(self, weights: Weights) -> Spectrum:
         """One iteration with these weights, all of them positive."""
@@ -82,7 +66,7 @@ class PowerIteration:
         inputs, *errors = ((turned @ vectors * scale).square() * shares).sum(1).split(self.sizes, 1)
         squared = {value: image * roots[value].square() for value, image in images.items()}
         self.vectors = self._transposed(squared) / diagonal[:, None]
-        return Spectrum(values[:, -1], deviations, dict(zip(self.layers, errors, strict=True)), inputs)
+        return Spectrum(values[:, -1], Weights(deviations, dict(zip(self.layers, errors, strict=True)), inputs))
 
     def _forward(self, vectors: Tensor) -> dict[int, Tensor]:
         inputs, *errors = vectors.flatten(0, 1).split(self.sizes, 1)

@@ -23,12 +23,12 @@ from relucert.arithmetic.rigor import short
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
-from relucert.methods.quadratic.ascent import CHECKED, COOLED, DECAY, VariableLayout, factor_gradient, point_gradient
-from relucert.methods.quadratic.composed import TINIEST, Composed, carried, profile_of, source_columns
-from relucert.methods.quadratic.dual import Gradient, Weights, evaluate, gradient
+from relucert.methods.passes import THE_INPUT
+from relucert.methods.quadratic.ascent import CHECKED, SMALLEST_STEP, BoundAscent, cooling, table_gradient
+from relucert.methods.quadratic.composed import Composed, carried, profile_of, source_columns
+from relucert.methods.quadratic.dual import TINIEST, Weights
 from relucert.methods.quadratic.joint import LEADING, SHARPNESS
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import THE_INPUT
 
 VECTORS = 8  # that are iterated for each pair of layers
 RATE = 0.03  # of logarithms of weights; faster ones outrun the iterations where convolutions have many long vectors
@@ -57,7 +57,7 @@ class PerNeuronPlan:
         deviations, ratios, sources = {}, {}, {}
         for value, neurons in linearised.neurons.items():
             weights = composed.weights.deviations[value][0].to(linearised.radii.dtype)
-            deviations[value] = weights.clamp(min=TINIEST).log()
+            deviations[value] = _log(weights)
             if neurons.following:
                 ratios[value] = _log(neurons.slope.abs() / neurons.width.clamp(min=TINIEST)).clamp(-FARTHEST, FARTHEST)
                 sources[value] = torch.zeros_like(linearised.stable[value])
@@ -128,21 +128,13 @@ class Layer(NamedTuple):
 
 
 @dataclass(eq=False)
-class LayeredAscent:
+class LayeredAscent(BoundAscent):
     """The state of an ascent of the sum of some forms' bounds.
 
     Attributes:
-        layout: Of the table.
-        forms: On the output, (forms, classes).
-        heights: Their values at the reference, (forms,).
-        table: The dual point of every form, and the logarithm of its factor of the certificate: (forms, variables).
         plan: Of the certificate that they share.
     """
 
-    layout: VariableLayout
-    forms: Tensor
-    heights: Tensor
-    table: Tensor
     plan: PerNeuronPlan
     iterations: dict[tuple[int, int], MapIteration] = field(init=False)
 
@@ -155,28 +147,20 @@ class LayeredAscent:
                 vectors = torch.randn(VECTORS, size, generator=generator, dtype=linearised.radii.dtype)
                 self.iterations[value, source] = MapIteration(linearised, value, source, vectors)
 
-    @property
-    def linearised(self) -> LinearisedNetwork:
-        return self.layout.linearised
-
     def ascend(self, steps: int, report: Report = silent) -> None:
         """Climbs so many steps; report: called with every few of them."""
         for _ in range(SETTLING):
             self.layers()
-        free = self.plan.tensors()
-        adam = Adam([self.table, *free], DECAY, 1e-12)
+        adam = Adam([self.table, *self.plan.tensors()], tiny=SMALLEST_STEP)
         rates = self.layout.rates()
         for step in range(steps):
             check_time()
             if step % CHECKED == 0:
                 report(Progress(step=step, steps=steps))
             layers, weights = self.layers()
-            scaled, point = weights.times(self.table[:, -1].exp()), self.layout.point(self.table)
-            found = evaluate(self.linearised, self.forms, self.heights, scaled, point)
-            slope = gradient(self.linearised, scaled, point, found)
-            on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
-            on_table, *on_plan = adam.directions([on_forms, *self.plan_gradient(layers, weights, slope.summed())])
-            cooled = 1 - (1 - COOLED) * step / steps
+            slope, cooled = self.gradient(weights.times(self.factors)), cooling(step, steps)
+            on_plan = self.plan_gradient(layers, weights, slope.shared_weights)
+            on_table, *on_plan = adam.directions([table_gradient(slope), *on_plan])
             self.table.add_(on_table * rates * cooled)
             self.plan.move(RATE * cooled * way for way in on_plan)
 
@@ -211,7 +195,7 @@ class LayeredAscent:
     def _profiles(self) -> dict[int, Tensor]:
         return {source: logarithm.exp() for source, logarithm in self.plan.sources.items()}
 
-    def plan_gradient(self, layers: dict[int, Layer], weights: Weights, slope: Gradient) -> list[Tensor]:
+    def plan_gradient(self, layers: dict[int, Layer], weights: Weights, slope: Weights) -> list[Tensor]:
         """The derivatives in the plan's numbers, from those in the logarithms of P, D and the inputs' weights.
 
         From the first layer to the last: a layer passes on what its sources' Q are worth.

@@ -21,7 +21,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS, SLOPE_UNIT
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.passes import Passes
+from relucert.methods.passes import Passes
 from relucert.methods.quadratic.pieces import StraightPiece, chord_slopes, enclosing_pieces, relu_pieces
 from relucert.network import INPUT, Activation, Network
 
@@ -120,33 +120,24 @@ class LinearisedNetwork:
         reference, radii = region.reference[0], region.coordinate_radii(RIGOROUS)[0]
         passes = Passes(network, quick=False)
         followed = {source for value in network.preactivations for source in passes.sources(value)}
-        values: dict[int, Tensor] = {INPUT: reference[None]}
-        stable: dict[int, Tensor] = {}
-        neurons: dict[int, Neurons] = {}
-
         activations = {network.source(value): activation for value, activation in network.activations.items()}
-        outputs: dict[int, Tensor] = {}
-
-        def add_layer(value: int) -> None:
-            lower, upper = (end[0] for end in bounds[value])
-            activation, centre = activations[value], values[value][0]
-            affine = activation.is_affine(lower, upper)
-            stable[value] = (affine & (lower >= 0)).to(lower.dtype)
-            output = torch.where(affine, centre * stable[value], activation.apply(centre))
-            neurons[value] = Neurons.of(activation, centre, output, lower, upper, value in followed)
-            outputs[value] = output[None]
-
-        if INPUT in network.preactivations:
-            add_layer(INPUT)
-        for value, node in network.steps():
+        values, outputs, stable, neurons = {INPUT: reference[None]}, dict[int, Tensor](), {}, {}
+        for value in range(len(network.shapes)):
             check_time()
-            if isinstance(node.operation, Activation):
-                values[value] = outputs[node.inputs[0]]
-            else:
-                operands = [values[source].unflatten(1, network.shapes[source]) for source in node.inputs]
-                values[value] = node.operation.apply(*operands).flatten(1)
-            if value in network.preactivations:
-                add_layer(value)
+            if value in network.activations:
+                values[value] = outputs[network.source(value)]
+            elif value != INPUT:
+                sources = network.node(value).inputs
+                operands = [values[source].unflatten(1, network.shapes[source]) for source in sources]
+                values[value] = network.affine(value).apply(*operands).flatten(1)
+            if value in activations:
+                activation, centre = activations[value], values[value][0]
+                lower, upper = (end[0] for end in bounds[value])
+                affine = activation.is_affine(lower, upper)
+                stable[value] = (affine & (lower >= 0)).to(lower.dtype)
+                output = torch.where(affine, centre * stable[value], activation.apply(centre))
+                neurons[value] = Neurons.of(activation, centre, output, lower, upper, value in followed)
+                outputs[value] = output[None]
         return cls(passes, region, reference, radii, values, stable, neurons)
 
     def quick(self, dtype: torch.dtype = torch.float32) -> LinearisedNetwork:
@@ -174,6 +165,11 @@ class LinearisedNetwork:
         """How far -y may go down and up, (inputs,) each, where a box cuts a ball that is no box."""
         walls = self.region.walls
         return None if walls is None else (walls.above[0], walls.below[0])
+
+    @cached_property
+    def followed(self) -> list[int]:
+        """The layers whose errors are part of v."""
+        return [value for value, neurons in self.neurons.items() if neurons.following]
 
     @cached_property
     def unstable(self) -> int:

@@ -17,7 +17,7 @@ from relucert.arithmetic.forms import LinearForms
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.arithmetic.windows import Windows
 from relucert.common.deadline import check_time
-from relucert.methods.quadratic.passes import THE_INPUT, segment
+from relucert.methods.passes import THE_INPUT, segment
 from relucert.network import INPUT, Affine, Network, Reshape, Shape, pull_back, unit_forms
 
 CHUNK = 256  # neurons whose rows are made at once

@@ -19,9 +19,9 @@ from relucert.arithmetic.rigor import RIGOROUS, TINY, short
 from relucert.bounding.interval import Bounds, Centred, Interval, affine_image
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
+from relucert.methods.passes import Passes
 from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, squares_bound, term
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.methods.quadratic.passes import Passes
 from relucert.network import INPUT, Activation, Rows
 
 NOTHING = -torch.inf
@@ -34,14 +34,12 @@ class RigorousLinearisation:
     Attributes:
         linearised: The region, with the reference that its neurons count from.
         bounds: Proven ones of every pre-activation, (1, size) each.
-        values: The computed values of the network at the reference, by value, (1, size) each.
         residuals: By affine value, how far it may be from its operation on the values before, and from any evaluation
             of it that the network's inference allows, (1, size) each.
     """
 
     linearised: LinearisedNetwork
     bounds: Bounds
-    values: dict[int, Tensor]
     residuals: dict[int, Tensor]
 
     @classmethod
@@ -75,7 +73,7 @@ class RigorousLinearisation:
                     magnitudes = [sizes[source].centre.abs() + sizes[source].radius for source in node.inputs]
                     residual = RIGOROUS.above(residual + noise(network, value, magnitudes, RIGOROUS), 1)
             residuals[value] = residual
-        return cls(linearised, bounds, linearised.values, residuals)
+        return cls(linearised, bounds, residuals)
 
     @cached_property
     def path_error(self) -> float:
@@ -94,7 +92,7 @@ class RigorousLinearisation:
     def max_deviation(self, value: int) -> Tensor:
         """How far the neurons of a layer may lie from their reference, at most: (1, size)."""
         lower, upper = self.bounds[value]
-        centre = self.values[value]
+        centre = self.linearised.values[value]
         return RIGOROUS.above(torch.maximum(upper - centre, centre - lower).clamp(min=0), 1)
 
     def max_output_deviation(self, value: int) -> Tensor:
@@ -125,20 +123,13 @@ class RigorousLinearisation:
         return {value: RIGOROUS.up(amounts * (1 + self.path_error), 4) + TINY for value, amounts in drifts.items()}
 
 
-class PulledForms(NamedTuple):
-    """Forms that were pulled back.
+def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) -> tuple[Pulled, Tensor]:
+    """Pulls forms on the output, (forms, classes), back to the input.
 
-    Attributes:
-        forms: The computed coefficients of unstable ReLUs and of the input (in units of x), and exactly the links.
-        lost: What all errors of coefficients, and all residuals, may cost at most, (forms,).
+    Returns:
+        The computed coefficients of unstable ReLUs and of the input (in units of x), and exactly the links; and what
+        all errors of coefficients, and all residuals, may cost at most, (forms,).
     """
-
-    forms: Pulled
-    lost: Tensor
-
-
-def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) -> PulledForms:
-    """Pulls forms on the output, (forms, classes), back to the input."""
     linearised, network = rigorous.linearised, rigorous.linearised.network
     pending: dict[int, tuple[Tensor, Tensor]] = {network.output: (forms, torch.zeros_like(forms))}
     on_relus: dict[int, tuple[Tensor, Tensor]] = {}
@@ -175,7 +166,7 @@ def pull_back(rigorous: RigorousLinearisation, forms: Tensor, point: DualPoint) 
     form, error = pending.get(INPUT, (forms.new_zeros(len(forms), network.sizes[INPUT]),) * 2)
     lost = lost + (error * linearised.radii).sum(1)
     count = max(network.sizes) * (len(network.nodes) + 1)
-    return PulledForms(Pulled(coefficients, links, form), RIGOROUS.above(lost, count))
+    return Pulled(coefficients, links, form), RIGOROUS.above(lost, count)
 
 
 def _join(forms: dict[int, tuple[Tensor, Tensor]], value: int, added: tuple[Tensor, Tensor]) -> None:
@@ -211,13 +202,12 @@ def prove_margins(
     """
     linearised = rigorous.linearised
     confined = linearised if signs is None else linearised.split(signs)
-    pulled = pull_back(rigorous, forms, point)
+    pulled, lost = pull_back(rigorous, forms, point)
     total = _Total(len(forms))
     total.lose(torch.where(weights.usable, 0.0, torch.inf)[:, None])
-    output = rigorous.values[linearised.network.output]
-    total.add(forms * output)
+    total.add(forms * linearised.values[linearised.network.output])
     total.add(offsets[:, None])
-    total.lose(pulled.lost[:, None])
+    total.lose(lost[:, None])
     vertices = linearised.forward(point.inputs, point.errors)
     max_deviations = {
         value: rigorous.max_deviation(value)[:, neurons.index] for value, neurons in linearised.neurons.items()
@@ -231,11 +221,11 @@ def prove_margins(
     for value, neurons in linearised.neurons.items():
         if not len(neurons):
             continue
-        neuron_term = term(value, pulled.forms, weights, vertices[value], point)
+        neuron_term = term(value, pulled, weights, vertices[value], point)
         total.lose(2 * neuron_term.weight * (max_deviations[value] + neuron_term.vertex.abs()) * drift[value])
         _add_neurons(total, confined.neurons[value], neuron_term)
-    _add_inputs(total, linearised, pulled.forms.inputs, weights.inputs, point.inputs)
-    return ProvenMargins(total.lower(), pulled.forms.links)
+    _add_inputs(total, linearised, pulled.inputs, weights.inputs, point.inputs)
+    return ProvenMargins(total.lower(), pulled.links)
 
 
 class _Total:

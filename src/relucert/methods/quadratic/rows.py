@@ -16,7 +16,7 @@ from relucert.arithmetic.region import Region
 from relucert.bounding.interval import Bounds
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
-from relucert.methods.quadratic.composed import SURPLUSES, Composed
+from relucert.methods.quadratic.composed import SURPLUSES, Composed, compose
 from relucert.methods.quadratic.dual import DualPoint
 from relucert.methods.quadratic.feasible import feasible_joint, is_composed
 from relucert.methods.quadratic.intervals import MOST_JOINT, Tightened, tightened, widened
@@ -176,7 +176,8 @@ class RegionRows:
     def _feasible(self, certificate: Composed | Joint) -> Composed | Joint | None:
         """The certificate with as much room as the proof that it is feasible needs; None: there is no such proof."""
         if isinstance(certificate, Composed):
-            further = (self.solver.recompose(certificate, surplus) for surplus in SURPLUSES[1:])
+            quick, plan = self.solver.quick, certificate.plan
+            further = (compose(self.linearised, quick, plan, surplus) for surplus in SURPLUSES[1:])
             composed = chain([certificate], further)
             return next((candidate for candidate in composed if is_composed(self.linearised, candidate)), None)
         weights = feasible_joint(self.linearised, certificate.weights)

@@ -14,19 +14,19 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.common.deadline import check_time
 from relucert.methods.quadratic.ascent import (
-    COOLED,
-    DECAY,
     SETTLING,
+    SMALLEST_STEP,
     WEIGHT_RATE,
+    BoundAscent,
     CertificateAscent,
     VariableLayout,
     best_factors,
-    factor_gradient,
-    point_gradient,
+    cooling,
+    table_gradient,
     weight_gradient,
 )
-from relucert.methods.quadratic.composed import TINIEST, UniformPlan, compose
-from relucert.methods.quadratic.dual import Weights, evaluate, gradient, pull
+from relucert.methods.quadratic.composed import UniformPlan, compose
+from relucert.methods.quadratic.dual import Weights, pull
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 
@@ -34,22 +34,14 @@ FACTORS = torch.logspace(-3, 1, 17)  # of the composed weights: what the input c
 
 
 @dataclass(eq=False)
-class SharedAscent:
+class SharedAscent(BoundAscent):
     """The state of an ascent.
 
     Attributes:
-        layout: Of the table.
-        forms: On the output, (forms, outputs).
-        heights: Their values at the reference, (forms,).
-        table: The dual point and the logarithm of the factor of every form, (forms, variables).
-        logarithms: Of the weights that they share, one row.
+        logarithms: Of the weights that forms share, one row.
         power: Of these.
     """
 
-    layout: VariableLayout
-    forms: Tensor
-    heights: Tensor
-    table: Tensor
     logarithms: Tensor
     power: PowerIteration
 
@@ -67,21 +59,14 @@ class SharedAscent:
         counted = {value: lengths[value].expand(len(neurons)) for value, neurons in quick.neurons.items()}
         base = compose(linearised, quick, UniformPlan(counted)).weights.map(Tensor.float)
         layout = VariableLayout(quick, own=False)
-        table = forms.new_zeros(len(forms), sum(layout.sizes))
-        for value, shares in layout.point(table).shares.items():
-            shares.copy_(quick.first_shares(value, pulled.coefficients[value]))
-        power = PowerIteration(quick, 1, torch.Generator().manual_seed(0))
-        ascent = cls(layout, forms, heights, table, row_of_logarithms(base, layout), power)
-        size, point = pulled.inputs.abs().sum(1).mean(), layout.point(table)
-        table[:, -1], _ = best_factors(quick, heights, ascent.settled(), pulled, point, size, FACTORS)
+        table = layout.start(pulled)
+        ascent = cls(layout, forms, heights, table, layout.weight_columns(base), PowerIteration(quick, 1))
+        size = pulled.inputs.abs().sum(1).mean()
+        table[:, -1], _ = best_factors(quick, heights, ascent.settled(), pulled, ascent.point, size, FACTORS)
         middle = table[:, -1].median()
         ascent.logarithms += middle
         table[:, -1] -= middle
         return ascent
-
-    @property
-    def linearised(self) -> LinearisedNetwork:
-        return self.layout.linearised
 
     def weights(self) -> Weights:
         """The weights that forms share, before they are made feasible, one row."""
@@ -92,21 +77,14 @@ class SharedAscent:
     def ascend(self, steps: int, speed: float = 1.0) -> None:
         own = VariableLayout(self.linearised, own=True)
         self._settle()
-        adam = Adam([self.table, self.logarithms], DECAY, 1e-12)
+        adam = Adam([self.table, self.logarithms], tiny=SMALLEST_STEP)
         rates = speed * self.layout.rates()
         for step in range(steps):
             check_time()
             spectrum = self.power.step(weights := self.weights())
-            factors = self.table[:, -1].exp()
-            weights = weights.inflated(spectrum.largest).times(factors)
-            point = self.layout.point(self.table)
-            slope = gradient(
-                self.linearised, weights, point, evaluate(self.linearised, self.forms, self.heights, weights, point)
-            )  # fmt: skip
-            on_forms = torch.cat([point_gradient(slope), factor_gradient(slope)], 1)
-            on_weights = weight_gradient(own, slope.summed(), spectrum)
-            directions = adam.directions([on_forms, on_weights])
-            cooled = 1 - (1 - COOLED) * step / steps
+            slope = self.gradient(weights.inflated(spectrum.largest).times(self.factors))
+            on_weights = weight_gradient(own, slope.shared_weights, spectrum)
+            directions, cooled = adam.directions([table_gradient(slope), on_weights]), cooling(step, steps)
             self.table.add_(directions[0] * rates * cooled)
             self.logarithms.add_(directions[1] * (speed * WEIGHT_RATE * cooled))
 
@@ -122,25 +100,11 @@ class SharedAscent:
         layout = VariableLayout(self.linearised, own=True)
         factors = self.table[rows, -1:]
         table = torch.cat([self.table[rows, :-1], self.logarithms + factors], 1)
-        power = PowerIteration(self.linearised, len(rows), torch.Generator().manual_seed(0))
-        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], self.weights(), table, power)
+        power = PowerIteration(self.linearised, len(rows))
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], table, self.weights(), power)
         ascent.settled()
         return ascent
 
     def settled(self) -> Weights:
         """The weights that forms share, one row, which seem to be feasible."""
         return self.weights().inflated(self._settle())
-
-    def bounds(self, weights: Weights) -> Tensor:
-        """Bounds as computed, (forms,)."""
-        factors = self.table[:, -1].exp()
-        return evaluate(
-            self.linearised, self.forms, self.heights, weights.times(factors), self.layout.point(self.table)
-        ).bounds
-
-
-def row_of_logarithms(weights: Weights, layout: VariableLayout) -> Tensor:
-    """The logarithms of weights as one row, in the order of the layout."""
-    by_layer = (weights.deviations, weights.errors)
-    parts = [weights[value] for weights in by_layer for value in layout.linearised.neurons if value in weights]
-    return torch.cat([*parts, weights.inputs.expand(1, layout.input_weights)], 1).clamp(min=TINIEST).log()

@@ -12,50 +12,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from relucert.bounding.adam import Adam
 from relucert.common.progress import Progress, Report, silent
 from relucert.methods.quadratic.ascent import (
     AGAIN,
     CHECKED,
-    COOLED,
-    DECAY,
     CertificateAscent,
     VariableLayout,
     best_factors,
 )
-from relucert.methods.quadratic.composed import TINIEST, Composed, UniformPlan, compose
+from relucert.methods.quadratic.composed import Composed, UniformPlan, compose
 from relucert.methods.quadratic.dual import DualPoint, Weights, pull
 from relucert.methods.quadratic.joint import PowerIteration
 from relucert.methods.quadratic.layered import LayeredAscent, PerNeuronPlan
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork
 from relucert.methods.quadratic.memory import Memory
 
+STEPS = 80  # with weights that stay
+STEPS_OWN, STEPS_AGAIN = 200, 100  # with weights that an ascent chooses, too: from nothing, from another radius
 INFLATION = 1.0005  # of own weights, beyond what seems to make them feasible
 MORE, WORTH = 3, 0.1  # further ascents at the most, while each raises a bound by that share of the row's value
 FACTORS = torch.logspace(-5, 1, 25)  # of the composed weights: what the input costs, as a share of the form
-
-
-@dataclass(frozen=True)
-class CertificateEffort:
-    """The numbers of steps.
-
-    Attributes:
-        shared: With weights that stay.
-        own: With weights that an ascent chooses, too.
-        again: The same, from what was found at another radius.
-    """
-
-    shared: int = 80
-    own: int = 200
-    again: int = 100
-
-
-EFFORT = CertificateEffort()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +73,14 @@ class CertificateSolver:
         linearised: In float64.
         forms: The rows on the output, (rows, classes).
         heights: Their values at the reference, offsets included, (rows,).
-        effort: How much to spend.
         report: Called with every few steps.
     """
 
     def __init__(
-        self,
-        linearised: LinearisedNetwork,
-        forms: Tensor,
-        heights: Tensor,
-        effort: CertificateEffort | None = None,
-        report: Report = silent,
-    ) -> None:
+        self, linearised: LinearisedNetwork, forms: Tensor, heights: Tensor, report: Report = silent
+    ) -> None:  # fmt: skip
         self.linearised, self.quick = linearised, linearised.quick()
-        self.forms, self.heights = forms.float(), heights.float()
-        self.effort, self.report = effort or EFFORT, report
+        self.forms, self.heights, self.report = forms.float(), heights.float(), report
         self.pulled = pull(self.quick, self.forms, self.quick.first_shares)
         self.solutions: list[Solution | None] = [None] * len(forms)
         self.bounds = torch.full((len(forms),), -torch.inf)
@@ -120,97 +95,77 @@ class CertificateSolver:
         self.composed = compose(self.linearised, self.quick, UniformPlan(weights))
         self.base = self.composed.weights.map(Tensor.float)
         layout = VariableLayout(self.quick, own=False)
-        self.table = self.forms.new_zeros(len(self.forms), sum(layout.sizes))
-        point = layout.point(self.table)
-        for value, shares in point.shares.items():
-            shares.copy_(self.quick.first_shares(value, self.pulled.coefficients[value]))
-        size = self.heights.abs().mean()
+        self.table = layout.start(self.pulled)
+        point, size = layout.point(self.table), self.heights.abs().mean()
         self.table[:, -1], best = best_factors(self.quick, self.heights, self.base, self.pulled, point, size, FACTORS)
         self._keep(torch.arange(len(best)), layout, self.table, best, self.composed)
         return self.bounds
 
-    def recompose(self, composed: Composed, surplus: float) -> Composed:
-        """A composed certificate with more room above the estimates of its norms."""
-        return compose(self.linearised, self.quick, composed.plan, surplus)
-
-    def ascend(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend(self, rows: Tensor, enough: Tensor) -> None:
         """Ascent for some rows, (count,), with the composed certificate, until their bounds are enough, (rows,)."""
-        return self._ascend_with(self.composed, self.table[rows].clone(), rows, enough)
+        self._ascend_with(self.composed, self.table[rows], rows, enough)
 
-    def ascend_with_weights_of(self, donor: int, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend_with_weights_of(self, donor: int, rows: Tensor, enough: Tensor) -> None:
         """Ascent for some rows with the weights of another row's certificate, if it is its own: one proof suffices."""
         solution = self.solutions[donor]
         if solution is None or solution.certificate is self.composed:
-            return self.bounds
+            return
         shared = solution.certificate
         if isinstance(shared, Joint):
             shared = Joint(shared.weights.inflated(torch.tensor([INFLATION], dtype=torch.float64)))
             self.solutions[donor] = replace(solution, certificate=shared)
-        table = self.table[rows].clone()
+        table = self.table[rows]
         table[:, -1] = math.log(solution.factor)
-        return self._ascend_with(shared, table, rows, enough)
+        self._ascend_with(shared, table, rows, enough)
 
-    def ascend_layered(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def ascend_layered(self, rows: Tensor, enough: Tensor) -> None:
         """Ascent for some rows with one layered certificate for all of them.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
         layout, plan = VariableLayout(self.quick, own=False), PerNeuronPlan.of(self.quick, self.composed)
         ascent = LayeredAscent(layout, self.forms[rows], self.heights[rows], self.table[rows].clone(), plan)
-        try:
-            ascent.ascend(self.effort.own, self.report)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            return self.bounds
-        layered = compose(self.linearised, self.quick, ascent.plan)
-        return self._ascend_with(layered, ascent.table, rows, enough, AGAIN)
+        with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            ascent.ascend(STEPS_OWN, self.report)
+            layered = compose(self.linearised, self.quick, ascent.plan)
+            self._ascend_with(layered, ascent.table, rows, enough, AGAIN)
 
     def _ascend_with(
         self, certificate: Composed | Joint, table: Tensor, rows: Tensor, enough: Tensor, speed: float = 1.0
-    ) -> Tensor:  # fmt: skip
+    ) -> None:  # fmt: skip
         layout, base = VariableLayout(self.quick, own=False), certificate.weights.map(Tensor.float)
-        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], base, table, None)
-        return self._ascend(ascent, rows, enough, self.effort.shared, speed, certificate)
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], table, base, None)
+        self._ascend(ascent, rows, enough, STEPS, speed, certificate)
 
-    def ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
+    def ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> None:
         """Ascent for some rows with weights of their own, from what was found at another radius or is known here.
 
         An ascent that leaves the range of float32 ends with what is known.
         """
-        try:
-            return self._ascend_jointly(rows, enough, memories)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            return self.bounds
-
-    def _ascend_jointly(self, rows: Tensor, enough: Tensor, memories: Sequence[Memory | None]) -> Tensor:
         row_memories = [memories[row] for row in rows]
-        if all(memory is not None and memory.suits(self.radius) for memory in row_memories):
-            self._ascend(self.own_ascent(rows, row_memories, warm=True), rows, enough, self.effort.again, AGAIN)
-            remaining = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
-            return self.ascend_jointly(remaining, enough, [None] * len(memories)) if len(remaining) else self.bounds
-        ascent = self.own_ascent(rows, [self._best_memory()] * len(rows), warm=False)
-        self._ascend(ascent, rows, enough, self.effort.own)
-        return self._continue_ascents(rows, enough)
+        with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            if all(memory is not None and memory.suits(self.radius) for memory in row_memories):
+                self._ascend(self.own_ascent(rows, row_memories, warm=True), rows, enough, STEPS_AGAIN, AGAIN)
+                rows = rows[~(self.bounds[rows] > 0)]  # they may have been led astray
+                if not len(rows):
+                    return
+            ascent = self.own_ascent(rows, [self._best_memory()] * len(rows), warm=False)
+            self._ascend(ascent, rows, enough, STEPS_OWN)
+            self._continue_ascents(rows, enough)
 
     def own_ascent(self, rows: Tensor, memories: Sequence[Memory | None], warm: bool) -> CertificateAscent:
         """The start of an ascent with weights of their own; warm: whether memories are of the same rows."""
-        layout = VariableLayout(self.quick, own=True)
-        table = self.forms.new_zeros(len(rows), sum(layout.sizes))
-        shared = VariableLayout(self.quick, own=False)
-        weights = self.base.times(self.table[rows, -1].exp()).map(lambda numbers: numbers.clamp(min=TINIEST).log())
-        _copy(shared.point(self.table[rows]), weights, layout, table)
-        power = self.power(len(rows))
+        layout, weights = VariableLayout(self.quick, own=True), self.base.times(self.table[rows, -1].exp())
+        table = torch.cat([self.table[rows, :-1], layout.weight_columns(weights)], 1)
         for position, memory in enumerate(memories):
             if memory is not None:
                 memory.recall(layout, table[position : position + 1], self.radius, own=warm)
-        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], self.base, table, power)
+        power = PowerIteration(self.quick, len(rows))
+        ascent = CertificateAscent(layout, self.forms[rows], self.heights[rows], table, self.base, power)
         ascent.settled()
         return ascent
 
-    def power(self, forms: int) -> PowerIteration:
-        """An iteration for so many forms, from random vectors."""
-        return PowerIteration(self.quick, forms, torch.Generator().manual_seed(0))
-
-    def _continue_ascents(self, rows: Tensor, enough: Tensor) -> Tensor:
+    def _continue_ascents(self, rows: Tensor, enough: Tensor) -> None:
         """Further ascents for rows that are not positive, for as long as these raise their bounds by much."""
         for _ in range(MORE):
             solutions = [self.solutions[row] for row in rows]
@@ -219,12 +174,11 @@ class CertificateSolver:
                 position for position, memory in enumerate(memories) if memory and not self.bounds[rows[position]] > 0
             ]
             if not remaining:
-                break
+                return
             rows, before = rows[remaining], self.bounds[rows[remaining]].clone()
             ascent = self.own_ascent(rows, [memories[position] for position in remaining], warm=True)
-            self._ascend(ascent, rows, enough, self.effort.own, AGAIN)
+            self._ascend(ascent, rows, enough, STEPS_OWN, AGAIN)
             rows = rows[self.bounds[rows] - before > WORTH * self.heights[rows].abs()]
-        return self.bounds
 
     def _best_memory(self) -> Memory | None:
         """What the row with the highest bound found at this radius, where it has weights of its own."""
@@ -238,16 +192,15 @@ class CertificateSolver:
     def _ascend(
         self, ascent: CertificateAscent, rows: Tensor, enough: Tensor, steps: int, speed: float = 1.0,
         shared: Composed | Joint | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Ascends until all bounds are enough; shared: whose weights factors multiply, None: weights are own ones."""
-        adam, rates = Adam([ascent.table], DECAY, 1e-12), speed * ascent.layout.rates()
-        for step in range(steps):
-            if step % CHECKED == 0:
-                self.report(Progress(step=step, steps=steps))
-            before = None if shared is None else ascent.table.clone()
-            bounds = ascent.step(adam, rates * (1 - (1 - COOLED) * step / steps)).bounds
-            if before is not None and shared is not None:
+        self.report(Progress(step=0, steps=steps))
+        for step, (before, evaluated) in enumerate(ascent.steps(steps, speed)):
+            bounds = evaluated.bounds
+            if shared is not None:
                 self._keep(rows, ascent.layout, before, bounds, shared)
+            if (step + 1) % CHECKED == 0:
+                self.report(Progress(step=step + 1, steps=steps))
             every = CHECKED if shared is not None else 3 * CHECKED  # own weights have to settle for a look
             if step % every == every - 1 and step + 1 < steps:
                 done = bounds > enough[rows]
@@ -256,13 +209,12 @@ class CertificateSolver:
                     done = bounds > enough[rows]
                 if bool(done.any()):
                     remaining = (~done).nonzero().flatten()
-                    ascent, rows = ascent.select(remaining), rows[remaining]
-                    adam.select(remaining)
+                    ascent.keep(remaining)
+                    rows = rows[remaining]
                 if not len(rows):
-                    return self.bounds
+                    return
         if shared is None:
             self._settle(ascent, rows)
-        return self.bounds
 
     def _settle(self, ascent: CertificateAscent, rows: Tensor) -> Tensor:
         """Keeps where rows with weights of their own are, once these are known to be feasible; returns the bounds."""
@@ -290,16 +242,3 @@ class CertificateSolver:
                 self.table[row] = line[0]
             factor = float(line[0, -1].double().exp())
             self.solutions[row] = Solution(float(bounds[position]), point, source, factor)
-
-
-def _copy(point: DualPoint, weights: Weights, layout: VariableLayout, table: Tensor) -> None:
-    """Writes a dual point and logarithms of weights into a table."""
-    target_point, logarithms = layout.point(table), layout.logarithms(table)
-    target_point.inputs.copy_(point.inputs)
-    logarithms.inputs.copy_(weights.inputs.expand_as(logarithms.inputs))
-    for target, source in (
-        (target_point.shares, point.shares), (target_point.errors, point.errors),
-        (logarithms.deviations, weights.deviations), (logarithms.errors, weights.errors),
-    ):  # fmt: skip
-        for value, numbers in target.items():
-            numbers.copy_(source[value].expand_as(numbers))

@@ -81,7 +81,7 @@ class Conic:
         if solution.status != self._clarabel.SolverStatus.Solved:
             raise Unsolved(str(solution.status))
         multipliers = np.asarray(solution.z)[self._start :]
-        zero, line, top = (np.zeros(len(self._program.after)) for _ in range(3))
+        zero, line, top = (np.zeros(len(self._program.before)) for _ in range(3))
         first = 0
         for side, free in zip((zero, line, top), self._free, strict=True):
             side[free] = multipliers[first : first + int(free.sum())]

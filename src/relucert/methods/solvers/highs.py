@@ -16,8 +16,8 @@ class Highs:
     def __init__(self, program: Program, diamond: bool, time_limit: float) -> None:
         self._highspy = require("highspy")
         self._program, self._time_limit = program, time_limit
-        count, first = len(program.after), program.first
-        self._columns = np.arange(first, first + count, dtype=np.int32)
+        count = len(program.before)
+        self._columns = np.arange(program.columns - count, program.columns, dtype=np.int32)
         self._lines = len(program.equations) + diamond + np.arange(count, dtype=np.int32)
         self._all = np.arange(program.columns, dtype=np.int32)
         self._inputs = self._all[: program.inputs]
@@ -34,7 +34,7 @@ class Highs:
         activations = program.activation_rows
         rows = np.concatenate([program.equations, whole, activations - program.source_rows, activations])
         matrix = sparse.csc_array(rows)
-        vanish, endless = np.zeros(len(program.equations)), np.full(2 * len(program.after), np.inf)
+        vanish, endless = np.zeros(len(program.equations)), np.full(2 * len(program.before), np.inf)
         others = np.full(program.columns - program.inputs, np.inf)
         by_columns = int(self._highspy.MatrixFormat.kColwise)
         minimise = int(self._highspy.ObjSense.kMinimize)
@@ -57,7 +57,7 @@ class Highs:
         tops = self._lines + np.int32(count)
         self._check(model.changeRowsBounds(count, tops, np.full(count, -np.inf), sides.top))
         for place in np.flatnonzero(sides.slope != self._slope):
-            model.changeCoeff(int(tops[place]), int(self._program.sources[place]), -float(sides.slope[place]))
+            model.changeCoeff(int(tops[place]), self._program.inputs + int(place), -float(sides.slope[place]))
         self._slope = sides.slope
 
     def solve(self, cost: Array) -> DualSolution:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,8 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.network import INPUT, Network, Relu, pull_back, transposed
+from relucert.methods.passes import THE_INPUT, Passes
+from relucert.network import INPUT, Network, Relu
 
 Array = NDArray[np.float64]
 
@@ -43,21 +45,18 @@ class RightHandSides(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Columns: the input's (`inputs` of them), then z of every pre-activation, then a of every ReLU's value.
+    """Columns: the input's (`inputs` of them), then z of every neuron, then a of every neuron.
 
-    equations: rows that vanish, the z in terms of what makes them. sources: the column of each a's own z.
+    equations: rows that vanish, the z in terms of what makes them. neurons: by pre-activation, which they are.
     forms: for every value with neurons, and the output, its rows over all columns.
     walls: how far the input's columns may go down and up, in units of the scale; infinite where every input is valid.
     """
 
     inputs: int
     equations: Array
-    sources: NDArray[np.int32]
-    activations: dict[int, slice]  # of each ReLU's value among all ReLUs, in order
-    origins: dict[int, int]  # the value that each of them rectifies
+    neurons: dict[int, slice]
     forms: dict[int, Array]
-    before: Array  # z at the point, one entry per ReLU
-    after: Array  # a at the point
+    before: Array  # z at the point, one entry per neuron
     walls: tuple[Array, Array]
     extent: float  # of a unit ball in its columns
 
@@ -65,31 +64,29 @@ class Program:
     def columns(self) -> int:
         return int(self.equations.shape[1])
 
-    @property
-    def first(self) -> int:
-        """The column of the first a; the z come before."""
-        return self.columns - len(self.after)
+    @cached_property
+    def after(self) -> Array:
+        """a at the point, one entry per neuron."""
+        return np.maximum(self.before, 0)
 
     @cached_property
     def activation_rows(self) -> Array:
         """Rows that pick each a."""
-        return np.eye(len(self.after), self.columns, k=self.first)
+        return np.eye(len(self.before), self.columns, k=self.inputs + len(self.before))
 
     @cached_property
     def source_rows(self) -> Array:
         """Rows that pick each a's own z."""
-        rows = np.zeros((len(self.after), self.columns))
-        rows[np.arange(len(rows)), self.sources] = 1
-        return rows
+        return np.eye(len(self.before), self.columns, k=self.inputs)
 
     def right_hand_sides(self, radius: float, bounds: Bounds, member: int) -> RightHandSides:
         """At a radius, with the neurons' bounds of one batch member; ReLUs whose bounds are missing have no top."""
         slope, high = np.zeros_like(self.after), np.full_like(self.after, np.inf)
-        for value, columns in self.activations.items():
-            interval = bounds.get(self.origins[value])
+        for value, neurons in self.neurons.items():
+            interval = bounds.get(value)
             if interval is not None:
                 lines = FAST_LIN(Relu(), interval.select(slice(member, member + 1)).cast(torch.float64), DOUBLE)
-                slope[columns], high[columns] = lines.slope_above[0].numpy(), lines.high[0].numpy()
+                slope[neurons], high[neurons] = lines.slope_above[0].numpy(), lines.high[0].numpy()
         inactive, active = (high == 0) & (slope == 0), (high == 0) & (slope > 0)
         zero, line = -self.after / radius, (self.before - self.after) / radius
         top = (high + slope * self.before - self.after) / radius
@@ -105,74 +102,32 @@ class Program:
 
 def build(network: Network, region: Region, member: int) -> Program:
     """The program around the centre of one member of a batch; network in float64."""
-    point = region.centre[member].double()
-    relus = [(value, node.inputs[0]) for value, node in network.steps() if isinstance(node.operation, Relu)]
-    preactivations = network.preactivations
-    stages = {value: _stage(network, value) for value in (*preactivations, network.output)}
+    passes, preactivations = Passes(network, quick=False), network.preactivations
+    stages = {
+        value: passes.local_transposed(value, torch.eye(network.sizes[value], dtype=torch.float64))
+        for value in (*preactivations, network.output)
+    }
     scale = np.ones(network.sizes[INPUT]) if region.scale is None else region.scale.double().numpy()
-    entries = [stage[INPUT] * scale for stage in stages.values() if INPUT in stage]
+    entries = [stage[THE_INPUT].numpy() * scale for stage in stages.values() if THE_INPUT in stage]
     inputs = _Inputs.of(region, member, entries, scale)
     entered = iter(inputs.entries)
-    starts, width = {}, inputs.columns + sum(network.sizes[value] for value in preactivations)
-    first = width
-    for value, _ in relus:
-        starts[value] = width
-        width += network.sizes[value]
-    forms = {}
+    ends = np.cumsum([0, *(network.sizes[value] for value in preactivations)]).tolist()
+    neurons = {value: slice(*pair) for value, pair in zip(preactivations, pairwise(ends), strict=True)}
+    count, forms = ends[-1], {}
+    width = inputs.columns + 2 * count
     for value, stage in stages.items():
         forms[value] = np.zeros((network.sizes[value], width))
+        activations = forms[value][:, width - count :]
         for source, matrix in stage.items():
-            start, matrix = (0, next(entered)) if source == INPUT else (starts[source], matrix)
-            forms[value][:, start : start + matrix.shape[1]] = matrix
-    places = dict(
-        zip(preactivations, _slices([network.sizes[value] for value in preactivations], inputs.columns), strict=True)
-    )
-    equations = np.concatenate([forms[value] for value in preactivations]) if preactivations else np.zeros((0, width))
-    equations[np.arange(len(equations)), inputs.columns + np.arange(len(equations))] -= 1
-    at_point = [value[0].numpy() for value in network.values(point[None])]
-    empty = np.zeros(0)
-    return Program(
-        inputs.columns,
-        equations,
-        np.concatenate([np.arange(places[s].start, places[s].stop) for _, s in relus] or [empty]).astype(np.int32),
-        {value: slice(starts[value] - first, starts[value] - first + network.sizes[value]) for value, _ in relus},
-        dict(relus),
-        forms,
-        np.concatenate([at_point[source] for _, source in relus] or [empty]),
-        np.concatenate([at_point[value] for value, _ in relus] or [empty]),
-        inputs.walls,
-        inputs.extent,
-    )
-
-
-def _slices(sizes: list[int], start: int) -> list[slice]:
-    ends = start + np.cumsum(sizes)
-    return [slice(int(end) - size, int(end)) for end, size in zip(ends, sizes, strict=True)]
-
-
-class _StageRule:
-    """Pulls forms back as far as the values of ReLUs, and keeps those."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.reached: dict[int, torch.Tensor] = {}
-
-    def affine(self, value: int, form: torch.Tensor) -> list[torch.Tensor]:
-        return transposed(self.network, value, form)
-
-    def activation(self, value: int, source: int, form: torch.Tensor) -> None:
-        self.reached[value] = form
-
-    def join(self, value: int, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return one + other
-
-
-def _stage(network: Network, value: int) -> dict[int, Array]:
-    """The linear part of a value in terms of the input and of ReLUs' values: rows (size, size of the source)."""
-    rule = _StageRule(network)
-    identity = torch.eye(network.sizes[value], dtype=torch.float64)[None]
-    reached = pull_back(network, value, identity, rule) | rule.reached
-    return {source: reached[source][0].numpy() for source in sorted(reached, reverse=True)}
+            if source == THE_INPUT:
+                forms[value][:, : inputs.columns] = next(entered)
+            else:
+                activations[:, neurons[source]] = matrix.numpy()
+    equations = np.concatenate([np.zeros((0, width)), *(forms[value] for value in preactivations)])
+    equations -= np.eye(count, width, k=inputs.columns)
+    at_point = network.values(region.centre[member].double()[None])
+    before = np.concatenate([np.zeros(0), *(at_point[value][0].numpy() for value in preactivations)])
+    return Program(inputs.columns, equations, neurons, forms, before, inputs.walls, inputs.extent)
 
 
 class _Inputs(NamedTuple):

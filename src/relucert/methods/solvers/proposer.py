@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -15,13 +16,15 @@ from torch import Tensor
 
 from relucert.arithmetic.norm import Norm
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import DOUBLE
+from relucert.arithmetic.rigor import DOUBLE, FLOAT
+from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
+from relucert.bounding.backward import DualVariables, bound_forms
+from relucert.bounding.interval import copied
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
-from relucert.common.deadline import check_time
+from relucert.common.deadline import TimeUp, check_time, until
 from relucert.common.progress import Progress, Report, silent
 from relucert.errors import RelucertError
-from relucert.methods.solvers.ascent import ascend
 from relucert.methods.solvers.dual import lower_slopes
 from relucert.methods.solvers.program import Array, Program, build
 from relucert.methods.solvers.solver import Solver, Unsolved
@@ -30,7 +33,8 @@ from relucert.network import Network, Relu
 
 SOLVABLE = 400_000  # coefficients of a program beyond which ascent takes over
 POLL = 0.1  # seconds between looks whether an interruption came
-Slopes = dict[int, Tensor]  # by the value of a ReLU, the slopes of lower lines: (batch, forms, size)
+STEPS = 99  # of one ascent
+EFFORT = Effort(STEPS, rate=0.5, decay=0.01 ** (1 / (STEPS + 1)), least=0)  # the last rate is 0.01 of the first
 
 MakeSolver = Callable[[Program, Norm, float], Solver]
 
@@ -70,9 +74,9 @@ class SlopeRequest:
 
 @dataclass(eq=False)
 class _PointPrograms:
-    """The program of one point, and solvers with their warm starts."""
+    """The program of one point, and solvers with their warm starts, one for each thread."""
 
-    program: Program | None = None
+    program: Program
     solvers: dict[int, Solver] = field(default_factory=dict)
 
 
@@ -106,7 +110,7 @@ class Proposer:
                 slopes[value] = fast_lin[:, None].repeat(1, request.forms.shape[1], 1)
         self._forget_other_regions(region)
         keys = [_key(point) for point in region.points]
-        self._by_point = {point: self._by_point.get(point) or _PointPrograms() for point in keys}
+        self._by_point = {point: programs for point, programs in self._by_point.items() if point in keys}
         members = keys if region.which is None else [keys[number] for number in region.which.tolist()]
         proposal = Proposal(slopes, [Tally() for _ in members])
         if solvable(network):
@@ -124,17 +128,18 @@ class Proposer:
             self._shape, self._by_point = shape, {}
 
     def _ascend(self, request: SlopeRequest, proposal: Proposal, member: int) -> None:
+        """Ascends on the slopes of one member's forms, where the network is too wide for a solver."""
         alone, forms = slice(member, member + 1), request.wanted[member].nonzero().flatten()
         tally = proposal.tallies[member]
         tally.programs += len(forms)
         start = {value: table[alone, forms] for value, table in proposal.slopes.items()}
         rows = request.forms[alone if len(request.forms) > 1 else slice(None), forms]
         try:
-            better = ascend(
-                PickedPath(request.path, torch.tensor([member])), request.value, rows, start, self._time_limit
-            )
-        except Unsolved as unsolved:
-            tally.failures[str(unsolved)] += len(forms)
+            with until(time.monotonic() + self._time_limit * len(forms)):
+                better = _ascended(PickedPath(request.path, torch.tensor([member])), request.value, rows, start)
+        except TimeUp:
+            check_time()  # whoever asked may have no time left either
+            tally.failures["Time limit reached"] += len(forms)
             return
         for value, table in better.items():
             proposal.slopes[value][alone, forms] = table
@@ -152,21 +157,17 @@ class Proposer:
         threads = torch.get_num_threads()
         threads_per_point = -(-threads // len(wanted))
         network = request.path.network.cast(torch.float64)
-        for point in wanted:
-            point_programs = self._by_point[point]
-            if point_programs.program is None:
-                point_programs.program = build(network, region, wanted[point][0][0])
+        for point, ((member, _), *_) in wanted.items():
+            if point not in self._by_point:
+                self._by_point[point] = _PointPrograms(build(network, region, member))
         work = [
             _Work(
-                self,
-                request,
-                self._by_point[point],
-                thread,
+                self._solver, request, self._by_point[point], thread,
                 [(member, forms[thread::threads_per_point]) for member, forms in tasks],
             )
             for point, tasks in wanted.items()
             for thread in range(threads_per_point)
-        ]
+        ]  # fmt: skip
         count = sum(map(sum, inside))
 
         def tell() -> None:
@@ -178,20 +179,19 @@ class Proposer:
                 item.run(tell)
         else:
             _side_by_side(work, threads, tell)
-        for end in (end for item in work for end in item.ends):
-            tally = proposal.tallies[end.member]
-            tally.programs += 1
-            if isinstance(end.slopes, str):
-                tally.failures[end.slopes] += 1
-                continue
-            for value, chosen in proposal.slopes.items():
-                chosen[end.member, end.form] = torch.from_numpy(end.slopes[end.program.activations[value]])
+        for item in work:
+            for member, form, slopes in item.ends:
+                tally = proposal.tallies[member]
+                tally.programs += 1
+                if isinstance(slopes, str):
+                    tally.failures[slopes] += 1
+                    continue
+                for value, chosen in proposal.slopes.items():
+                    neurons = item.point_programs.program.neurons[network.source(value)]
+                    chosen[member, form] = torch.from_numpy(slopes[neurons])
 
-    def solver(self, point_programs: _PointPrograms, thread: int, norm: Norm) -> Solver:
-        assert point_programs.program is not None
-        if thread not in point_programs.solvers:
-            point_programs.solvers[thread] = self._make(point_programs.program, norm, self._time_limit)
-        return point_programs.solvers[thread]
+    def _solver(self, program: Program, norm: Norm) -> Solver:
+        return self._make(program, norm, self._time_limit)
 
 
 class _End(NamedTuple):
@@ -199,7 +199,6 @@ class _End(NamedTuple):
 
     member: int
     form: int
-    program: Program
     slopes: Array | str
 
 
@@ -207,7 +206,7 @@ class _End(NamedTuple):
 class _Work:
     """Programs around one point for one solver: batch members with their forms, and the results so far."""
 
-    proposer: Proposer
+    make: Callable[[Program, Norm], Solver]
     request: SlopeRequest
     point_programs: _PointPrograms
     thread: int
@@ -218,8 +217,8 @@ class _Work:
     @np.errstate(all="ignore")
     def run(self, came: Callable[[], None] = lambda: None) -> None:
         """Solves the programs, and calls `came` after each; those that come after a stop are left out."""
-        request, path, program, ends = self.request, self.request.path, self.point_programs.program, self.ends
-        assert program is not None
+        request, path, ends = self.request, self.request.path, self.ends
+        program, solvers = self.point_programs.program, self.point_programs.solvers
         for member, forms in self.tasks:
             rows = request.forms[member if len(request.forms) > 1 else 0].double().numpy()
             sides = program.right_hand_sides(float(path.region.radius[member]), path.bounds, member)
@@ -229,20 +228,35 @@ class _Work:
                     return
                 check_time()
                 try:
-                    solver = self.proposer.solver(self.point_programs, self.thread, path.region.norm)
+                    if self.thread not in solvers:
+                        solvers[self.thread] = self.make(program, path.region.norm)
                     if not changed:
-                        solver.change(sides)
+                        solvers[self.thread].change(sides)
                         changed = True
-                    solution = solver.solve(rows[form] @ program.forms[request.value])
-                    ends.append(_End(member, form, program, lower_slopes(solution, sides.slope)))
+                    solution = solvers[self.thread].solve(rows[form] @ program.forms[request.value])
+                    ends.append(_End(member, form, lower_slopes(solution, sides.slope)))
                 except (RelucertError, MemoryError):
                     raise
                 except Exception as error:  # whatever a solver does to us, Fast-Lin's slopes stand
                     reason = str(error) if isinstance(error, Unsolved) else type(error).__name__
-                    ends.append(_End(member, form, program, reason))
-                    self.point_programs.solvers.pop(self.thread, None)
+                    ends.append(_End(member, form, reason))
+                    solvers.pop(self.thread, None)
                     changed = False
                 came()
+
+
+def _ascended(path: ReferencePath, value: int, forms: Tensor, slopes: Slopes) -> Slopes:
+    """Better slopes than these, for forms on a value, (1, forms, size), of a batch of one, by gradient ascent on the
+    bound itself: at its highest it is the program's value."""
+    with torch.inference_mode(False), torch.enable_grad():
+        region, rows = path.region.clone(), forms.clone()
+        arithmetic = FLOAT if forms.dtype == torch.float32 else DOUBLE
+        rough = ReferencePath(path.network, region, copied(path.bounds), path.relaxer, arithmetic, upper=True)
+
+        def bound(tried: Slopes) -> Tensor:
+            return bound_forms(rough, value, rows, duals=DualVariables(tried)).lower
+
+        return ascend(bound, BestBounds.unknown(slopes, (1, forms.shape[1])), (), EFFORT).slopes
 
 
 def _side_by_side(work: list[_Work], threads: int, tell: Callable[[], None]) -> None:

@@ -192,11 +192,11 @@ def _forms(violation: Sequence[Any], inputs: int) -> tuple[int, list[LinearTerms
 
 
 def _rows(given: Any, count: int, what: str) -> list[list[Fraction]]:
-    shape = _array(given, f"a violation's {what}").shape
+    rows = _array(given, f"a violation's {what}")
+    shape = rows.shape
     if len(shape) != 2 or shape[0] != count or not count or not shape[1]:
         raise InputError(f"a violation's {what} have the shape (constraints, columns) with {count} bounds, not {shape}")
-    numbers = _numbers(given, f"a violation's {what}")
-    return [numbers[first : first + shape[1]] for first in range(0, len(numbers), shape[1])]
+    return [_numbers(row, f"a violation's {what}") for row in rows]
 
 
 NOTHING = "(* 0 Y_0)"  # which mentions an output, as a property must

@@ -15,6 +15,7 @@ from relucert.errors import InputError
 from relucert.verification.specification.formula import AtMost, Case, End, Variable
 
 Terms = tuple[tuple[int, int], ...]
+_Numbers = tuple[Fraction, ...]
 LARGEST = Fraction(sys.float_info.max)
 
 
@@ -94,6 +95,9 @@ class Constraint:
         return excess < 0 if self.strict else excess <= 0
 
 
+MET_EVERYWHERE = Constraint((), (), Fraction(0))
+
+
 @dataclass(frozen=True)
 class Violation:
     """Inputs within a box at which all constraints are met.
@@ -113,11 +117,6 @@ class Violation:
     open_high: frozenset[int] = frozenset()
 
     @property
-    def strict(self) -> bool:
-        """Whether all constraints are, so that a largest excess of zero is no violation."""
-        return bool(self.constraints) and all(constraint.strict for constraint in self.constraints)
-
-    @property
     def contradictory(self) -> bool:
         """Whether no inputs and outputs at all meet the constraints, seen from pairs of which one bounds a sum from
         above and the other from below; a constant is bounded by itself."""
@@ -131,6 +130,20 @@ class Violation:
                 return True
         return False
 
+    @property
+    def fixed_differences(self) -> dict[tuple[int, int], Fraction]:
+        """By pairs of inputs, the later first, how much larger it is than the other, where two constraints fix that."""
+        bounded = {
+            (constraint.inputs, constraint.bound)
+            for constraint in self.constraints
+            if len(constraint.inputs) == 2 and not constraint.outputs
+        }
+        return {
+            (second, first): -bound / number  # number * (first - second) is at most and at least the bound
+            for ((first, number), (second, other)), bound in bounded
+            if number + other == 0 and (((first, other), (second, number)), -bound) in bounded
+        }
+
     def has_inputs(self, point: Sequence[Fraction]) -> bool:
         """Whether an input lies in the box, and off its open ends."""
         return (
@@ -138,15 +151,6 @@ class Violation:
             and not any(point[index] == self.low[index] for index in self.open_low)
             and not any(point[index] == self.high[index] for index in self.open_high)
         )
-
-
-class _Box(NamedTuple):
-    """The box of a violation."""
-
-    low: tuple[Fraction, ...]
-    high: tuple[Fraction, ...]
-    open_low: frozenset[int]
-    open_high: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -167,14 +171,14 @@ class Specification:
     ) -> Specification:  # fmt: skip
         """The specification whose violations are these cases; every input needs both bounds in all of them."""
         violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
-        boxes: dict[tuple[int, int], _Box] = {}
+        boxes: dict[tuple[int, int], tuple[_Numbers, _Numbers, frozenset[int], frozenset[int]]] = {}
         names, checked = _input_names(inputs, declared), dict[int, End]()
         for case in cases:
             check_time()
             shared = id(case.low), id(case.high)
             if shared not in boxes:
                 ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)
-                boxes[shared] = _Box(*ends, _strict_ones(case.low), _strict_ones(case.high))
+                boxes[shared] = (*ends, _strict_ones(case.low), _strict_ones(case.high))
             constraints = tuple(map(Constraint.of, case.forms))
             if len(constraints) > 1:
                 constraints = tuple(dict.fromkeys(constraints))

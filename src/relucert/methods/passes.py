@@ -85,14 +85,14 @@ class Passes:
         return pending[INPUT] if INPUT in pending else like.new_zeros(len(like), self.network.sizes[INPUT])
 
     def sources(self, value: int) -> tuple[int, ...]:
-        """The input, and the layers whose ReLUs reach a value through affine operations alone, in order."""
-        ends = {self._end(earlier) for earlier in self._segment(value)}
+        """The input, and the layers whose ReLUs reach a layer, or the output, by affine operations alone, in order."""
+        ends = {self._end(earlier) for earlier in self._segments[value]}
         return tuple(sorted(end for end in ends if end is not None))
 
     def local(self, value: int, moved: Mapping[int, Tensor]) -> Tensor:
         """Deviations of a value, (batch, size), from those of some of its `sources`; the others are 0."""
         values: dict[int, Tensor] = {}
-        for current in sorted(self._segment(value)):
+        for current in sorted(self._segments[value]):
             end = self._end(current)
             if end is not None:
                 if end in moved:
@@ -111,7 +111,7 @@ class Passes:
     def local_transposed(self, value: int, form: Tensor) -> dict[int, Tensor]:
         """Forms on the `sources` of a value, from forms on it, (batch, size)."""
         pending, forms = {value: form}, dict[int, Tensor]()
-        for current in sorted(self._segment(value), reverse=True):
+        for current in sorted(self._segments[value], reverse=True):
             if current not in pending:
                 continue
             reached, end = pending.pop(current), self._end(current)
@@ -145,14 +145,9 @@ class Passes:
             return THE_INPUT
         return self.network.source(value) if value in self.network.activations else None
 
-    def _segment(self, value: int) -> set[int]:
-        if value not in self._segments:
-            self._segments[value] = segment(self.network, value)
-        return self._segments[value]
-
     @cached_property
     def _segments(self) -> dict[int, set[int]]:
-        return {}
+        return {value: segment(self.network, value) for value in (*self.layers, self.network.output)}
 
     @cached_property
     def _schedule(self) -> list[tuple[int, list[int]]]:
