@@ -12,7 +12,7 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.fused import Fused, fuse
-from relucert.branch_and_bound.boxes import Boxes, BoxVisitor, join, surrounding
+from relucert.branch_and_bound.boxes import BoxVisitor, surrounding
 from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
@@ -53,9 +53,6 @@ class BoxTree:
             return QuadraticVisitor(self.problem, violates, fused=self.fused)
         return BoxVisitor(self.problem, violates, record)
 
-    def join(self, batches: list[Boxes]) -> Boxes:
-        return join(batches)
-
 
 @dataclass(eq=False)
 class BoxProver:
@@ -86,7 +83,7 @@ class BoxProver:
 
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
-        self.waiting = Pool(self.visitor.root(), join)
+        self.waiting = Pool(self.visitor.root())
         search = TreeSearch(self.tree, self.visitor, self.violates, self.ends, self._tell)
         try:
             proven = search.run(self.waiting, self.ends)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds, boxes_at_once
 from relucert.bounding.pairs import pair_bounds
 from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.pool import join
 from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
 from relucert.branch_and_bound.subtrees import Ended
 from relucert.network.twins import paired_activations
@@ -29,8 +31,7 @@ LEAST_DISTANCE = 2.0**-500
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 
-@dataclass(frozen=True, eq=False)
-class Boxes:
+class Boxes(NamedTuple):
     """Subdomains of the region that are boxes.
 
     Attributes:
@@ -44,36 +45,23 @@ class Boxes:
     open: Tensor
     names: Tensor
 
-    def __len__(self) -> int:
-        return len(self.low)
-
     @property
     def size(self) -> int:
         """The number of boxes."""
-        return len(self)
-
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return self.low.nbytes + self.high.nbytes + self.open.nbytes + self.names.nbytes
+        return len(self.low)
 
     def pick(self, indices: Tensor | slice) -> Boxes:
-        return Boxes(self.low[indices], self.high[indices], self.open[indices], self.names[indices])
+        return Boxes(*(table[indices] for table in self))
 
     def cut(self, inputs: Tensor, record: CutTree | None) -> Boxes:
         """Bisects each box at one input, (count,): all lower halves, then all upper ones."""
-        boxes = torch.arange(len(self))
+        boxes = torch.arange(self.size)
         middle = self.low[boxes, inputs] + (self.high[boxes, inputs] - self.low[boxes, inputs]) / 2
         low, high = self.low.clone(), self.high.clone()
         high[boxes, inputs] = middle
         low[boxes, inputs] = middle
-        halves = join([replace(self, high=high), replace(self, low=low)])
-        return halves if record is None else replace(halves, names=record.cut(self.names, inputs, middle))
-
-
-def join(batches: list[Boxes]) -> Boxes:
-    columns = zip(*((batch.low, batch.high, batch.open, batch.names) for batch in batches), strict=True)
-    return Boxes(*(torch.cat(column) for column in columns))
+        halves = join([self._replace(high=high), self._replace(low=low)])
+        return halves if record is None else halves._replace(names=record.cut(self.names, inputs, middle))
 
 
 @dataclass(eq=False)
@@ -110,11 +98,11 @@ class BoxVisitor:
     def merge_record(self, boxes: Boxes, recorded: CutTree | None) -> Boxes:
         if self.record is None or recorded is None:
             return boxes
-        return replace(boxes, names=self.record.merge_record(recorded, boxes.names))
+        return boxes._replace(names=self.record.merge_record(recorded, boxes.names))
 
     def visit(self, boxes: Boxes) -> Boxes:
         """Bounds boxes; returns those that are still open, cut in two."""
-        self.nodes += len(boxes)
+        self.nodes += boxes.size
         halves = self._within(self._visit(boxes))
         if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
             raise Ended(TOO_SMALL)
@@ -128,7 +116,7 @@ class BoxVisitor:
         if self.record is not None and len(pairs):
             kept = self.record.close(region.select(pairs[:, 0]), boxes.names[pairs[:, 0]], pairs[:, 1], None)
             closed[tuple(pairs[~kept].T)] = False
-        boxes = replace(boxes, open=boxes.open & ~closed)
+        boxes = boxes._replace(open=boxes.open & ~closed)
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
@@ -145,7 +133,7 @@ class BoxVisitor:
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        worst = _worst(ascent.highest, open_pairs, len(boxes))[left]
+        worst = _worst(ascent.highest, open_pairs, boxes.size)[left]
         if self._violated(boxes, ascent.minimisers[worst], left):
             raise Ended(None)
         scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
@@ -166,7 +154,7 @@ class BoxVisitor:
     def _within(self, boxes: Boxes) -> Boxes:
         """The boxes that may have points of the region: all of them where the region is a box itself."""
         region = self.problem.region
-        if region.norm.body == "box" or not len(boxes):
+        if region.norm.body == "box" or not boxes.size:
             return boxes
         far = self._distances(torch.clamp(region.centre, boxes.low, boxes.high))
         limit = RIGOROUS.above(region.radius, boxes.low.shape[1] + ROUNDINGS) + LEAST_DISTANCE

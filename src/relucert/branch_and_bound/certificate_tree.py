@@ -18,6 +18,7 @@ from torch import Tensor
 
 from relucert.bounding.adam import Adam
 from relucert.branch_and_bound.descent import inside
+from relucert.branch_and_bound.pool import join
 from relucert.branch_and_bound.subtrees import Ended
 from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
@@ -54,28 +55,18 @@ class CertificateNodes(NamedTuple):
         """The number of nodes."""
         return len(self.rows)
 
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return sum(table.nbytes for table in self)
-
     def pick(self, indices: Tensor | slice) -> CertificateNodes:
         return CertificateNodes(*(table[indices] for table in self))
 
     def split(self, neurons: Tensor) -> CertificateNodes:
         """Splits each node by the sign of one neuron, (count,)."""
-        halves = [self._replace(signs=self.signs.scatter(1, neurons[:, None], sign)) for sign in (1, -1)]
-        return join(halves)
+        return join([self._replace(signs=self.signs.scatter(1, neurons[:, None], sign)) for sign in (1, -1)])
 
     @property
     def volume(self) -> float:
         """The share of complete trees that is below these nodes, summed over rows: 1 for a root, and for each half of a
         node half of the node's."""
         return float(torch.exp2(-self.signs.abs().sum(1).double()).sum())
-
-
-def join(batches: list[CertificateNodes]) -> CertificateNodes:
-    return CertificateNodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
 
 
 class Ascended(NamedTuple):
@@ -139,9 +130,6 @@ class CertificateTree:
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
         """A visitor with no unsettled rows; no visit lasts long enough to ask when time ends."""
         return CertificateVisitor(self, violates)
-
-    def join(self, batches: list[CertificateNodes]) -> CertificateNodes:
-        return join(batches)
 
     def ascend(self, nodes: CertificateNodes) -> Ascended:
         """Ascents of nodes on dual points and weights, in float32."""

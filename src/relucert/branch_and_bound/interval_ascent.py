@@ -20,7 +20,8 @@ from relucert.bounding.adam import Adam
 from relucert.bounding.backward import PulledBack, bound_forms
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
-from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
+from relucert.branch_and_bound.pool import join
 from relucert.network import Network, Rows
 
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95

@@ -22,7 +22,7 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
-from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.subtrees import Ended, TreeSearch
 from relucert.common.progress import Progress, Report, silent
@@ -63,7 +63,7 @@ class IntervalProver:
             problem.exact, problem.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
         )
         tree = IntervalTree(problem)
-        self.visitor, self.waiting = tree.visitor(self.ends, self.violates), Pool(tree.ascent.roots(hidden), join)
+        self.visitor, self.waiting = tree.visitor(self.ends, self.violates), Pool(tree.ascent.roots(hidden))
         try:
             proven = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell).run(self.waiting, self.ends)
         except Ended as ended:
@@ -89,9 +89,6 @@ class IntervalTree:
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> IntervalVisitor:
         return IntervalVisitor(self, ends, violates)
-
-    def join(self, batches: list[IntervalNodes]) -> IntervalNodes:
-        return join(batches)
 
 
 @dataclass(eq=False)

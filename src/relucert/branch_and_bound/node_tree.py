@@ -64,9 +64,6 @@ class NodeTree:
         """A visitor that keeps what it closed."""
         return NodeVisitor(self, ends, violates)
 
-    def join(self, batches: list[Nodes]) -> Nodes:
-        return join(batches)
-
 
 @dataclass(eq=False)
 class NodeVisitor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class QuadraticVisitor(BoxVisitor):
 
     def _visit(self, boxes: Boxes) -> Boxes:
         bounds = self.bounds(boxes.low, boxes.high)
-        boxes = replace(boxes, open=boxes.open & ~((bounds.lower > 0)[:, None] & self.groups).any(2))
+        boxes = boxes._replace(open=boxes.open & ~((bounds.lower > 0)[:, None] & self.groups).any(2))
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
@@ -71,4 +71,4 @@ class QuadraticVisitor(BoxVisitor):
         half = half_widths(boxes.low, boxes.high)
         high = torch.fmin(boxes.high, RIGOROUS.ceil(boxes.low + RIGOROUS.above(half * rising, 1)))
         low = torch.fmax(boxes.low, RIGOROUS.floor(boxes.high - RIGOROUS.above(half * falling, 1)))
-        return replace(boxes, low=low, high=high)
+        return boxes._replace(low=low, high=high)

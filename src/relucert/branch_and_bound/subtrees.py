@@ -69,8 +69,6 @@ class Tree(Protocol[BatchType]):
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> Visitor[BatchType]:
         """A visitor that keeps a record of its own."""
 
-    def join(self, batches: list[BatchType]) -> BatchType: ...
-
 
 @dataclass(frozen=True, eq=False)
 class Share(Generic[BatchType]):
@@ -134,7 +132,7 @@ class SubtreeWork(Generic[BatchType]):
             return share.stops and _seems_violated(self.tree.problem, point)
 
         visitor = self.tree.visitor(started + share.left, violates)
-        waiting = Pool(share.nodes, self.tree.join)
+        waiting = Pool(share.nodes)
         try:
             with until(started + share.left), torch.inference_mode(False), torch.no_grad():
                 while waiting.size:

@@ -19,9 +19,8 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
 from relucert.bounding.interval import Bounds
-from relucert.branch_and_bound import certificate_tree
 from relucert.branch_and_bound.certificate_tree import CertificateTree, CertificateVisitor
-from relucert.branch_and_bound.dual_ascent import Nodes, join
+from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.node_tree import NodeTree, NodeVisitor
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.refine import Refining
@@ -105,7 +104,7 @@ class NeuronProver:
             self._check_time()
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             refines = layers and refining.fits(layers)
-            visitor, waiting = started[0], Pool(started[1], join)
+            visitor, waiting = started[0], Pool(started[1])
             for_a_while = time.monotonic() + seconds / workers_there()
             if self._tree(visitor, waiting, for_a_while if refines or self.certificates else self.ends):
                 return
@@ -164,7 +163,7 @@ class NeuronProver:
             roots = tree.roots(asked)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return False
-        visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots, certificate_tree.join)
+        visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots)
         started = time.monotonic()
         stop = started + seconds
         while not self._searched(visitor, waiting, stop):
