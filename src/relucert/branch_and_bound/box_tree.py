@@ -16,8 +16,7 @@ from relucert.branch_and_bound.boxes import BoxVisitor, surrounding
 from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
+from relucert.branch_and_bound.subtrees import Ended, Prover
 from relucert.query.problem import Problem
 
 STAGE = "cuts"
@@ -55,42 +54,25 @@ class BoxTree:
 
 
 @dataclass(eq=False)
-class BoxProver:
-    """Proves that the rows of a property stay positive in a region, which is a box or is covered by boxes.
+class BoxProver(Prover):
+    """Cuts the region, which is a box or is covered by boxes.
 
     Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
         record: Keeps what a proof needs, where a proof is to be written.
     """
 
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
     record: CutTree | None = None
 
     def __post_init__(self) -> None:
+        self.stage = STAGE
         self.tree = BoxTree(self.problem, self.record is not None)
         self.visitor = self.tree.visitor_with(self.violates, self.record)
 
-    @property
-    def nodes(self) -> int:
-        """How many boxes were bounded."""
-        return self.visitor.nodes
-
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+    def _prove(self) -> None:
         self.waiting = Pool(self.visitor.root())
-        search = TreeSearch(self.tree, self.visitor, self.violates, self.ends, self._tell)
-        try:
-            proven = search.run(self.waiting, self.ends)
-        except Ended as ended:
-            return False, ended.reason
-        return proven, None if proven else LATE
+        if not self._searched(self.tree, self.visitor, self.waiting, self.ends):
+            raise Ended(LATE)
 
-    def _tell(self, open_boxes: int) -> None:
+    def _open_rows(self) -> int:
         rows = torch.cat([boxes.open for boxes in self.waiting.in_memory] or [torch.zeros(0, 1)]).any(0)
-        self.report(Progress(stage=STAGE, nodes=self.nodes, open=open_boxes, rows=int(rows.sum())))
+        return int(rows.sum())

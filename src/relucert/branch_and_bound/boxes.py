@@ -73,12 +73,14 @@ class BoxVisitor:
         violates: Checks a point (size,); True ends the search.
         record: Keeps what a proof needs, where a proof is to be written.
         nodes: How many boxes were bounded.
+        bound: None, since bounds of several rows do not compare.
     """
 
     problem: Problem
     violates: Callable[[Tensor], bool]
     record: CutTree | None = None
     nodes: int = 0
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop

@@ -24,8 +24,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
+from relucert.branch_and_bound.subtrees import Ended, Prover
 from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
@@ -36,46 +35,25 @@ BATCH_NUMBERS = 2**18  # neurons of all nodes at once
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 
 
-@dataclass(eq=False)
-class IntervalProver:
-    """Proves that the rows of a property stay positive in a region.
+class IntervalProver(Prover):
+    """Splits the intervals of neurons."""
 
-    Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
-        nodes: How many nodes were bounded.
-        stage: What the search is doing or was doing last, in a word.
-    """
-
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
-    nodes: int = 0
-    stage: str = "root"
-
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+    def _prove(self) -> None:
         problem = self.problem
         hidden = optimised_bounds(
             problem.exact, problem.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
         )
         tree = IntervalTree(problem)
-        self.visitor, self.waiting = tree.visitor(self.ends, self.violates), Pool(tree.ascent.roots(hidden))
-        try:
-            proven = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell).run(self.waiting, self.ends)
-        except Ended as ended:
-            return False, ended.reason
-        finally:
-            self.nodes = self.visitor.nodes
-        return proven, None if proven else LATE
+        self.waiting = Pool(tree.ascent.roots(hidden))
+        if not self._searched(tree, tree.visitor(self.ends, self.violates), self.waiting, self.ends):
+            raise Ended(LATE)
+
+    def _open_rows(self) -> int:
+        return len(torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique())
 
     def _tell(self, open_nodes: int) -> None:
-        rows = torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique()
-        self.stage, self.nodes = "tree", self.visitor.nodes
-        self.report(Progress(stage="tree", nodes=self.nodes, open=open_nodes, rows=len(rows), bound=self.visitor.bound))
+        self.stage = "tree"
+        super()._tell(open_nodes)
 
 
 class IntervalTree:
