@@ -13,8 +13,8 @@ from torch import Tensor
 
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluator
-from relucert.search.prediction import Correction, RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.prediction import Correction
+from relucert.search.shells import PredictionModel
 
 SECTIONINGS = 5  # of the bracket around a predicted root, at most
 SHARPNESS = 0.05  # relative width of that bracket at which they end: less is wasted on a guess
@@ -87,7 +87,7 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    model: RelativeWidths | ShellBounds
+    model: PredictionModel
     correction: Correction
     offset: Tensor | float = 0.0
 

@@ -1,9 +1,9 @@
-"""The state of a batch of radius searches."""
+"""The state of a batch of radius searches, which begins with margins to first order at the centre."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,10 +14,11 @@ from relucert.query.problem import Problem
 from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
-from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
-from relucert.search.prediction import Correction, RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.prediction import Correction, join
+from relucert.search.shells import PredictionModel, ShellBounds
 
+LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
+ROWS = 3  # margins that a prediction looks at
 ABOVE_GUESS = 1.4  # how far beyond a guess of the root, before the first evaluation, shells tell it best
 
 
@@ -29,16 +30,15 @@ class SearchState:
     experience: Experience
     reporter: Reporter
     problem: Problem
-    model: RelativeWidths | ShellBounds  # of hidden bounds, by the last evaluation or by what other searches taught
+    model: PredictionModel  # of hidden bounds, by the last evaluation or by what other searches taught
     correction: Correction
     index: Tensor
     radii: Tensor  # to evaluate next, or evaluated last
     proving: Tensor  # whether that evaluation is the proving one
     root: Tensor  # the predicted radius
     slope: Tensor  # the margin's change with the radius there
-    relative_error: Tensor  # by how much, relatively, the predicted radius may be off
     distance: Tensor  # of the last evaluation from the one before, in logarithms
-    error_rate: Tensor  # the same, as a share of its distance from the last evaluation
+    error_rate: Tensor  # by how much the predicted radius may be off, as a share of its distance from the last one
     best: Tensor  # the largest radius proven, 0: none yet
     ceiling: Tensor  # the smallest radius that failed to prove
     weakest: Tensor  # the row of the least margin at the best radius
@@ -57,7 +57,7 @@ class SearchState:
     guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
     rounds: int = 0
     due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended: list[RelativeWidths | ShellBounds] = field(default_factory=list)
+    ended: list[PredictionModel] = field(default_factory=list)
     ended_index: list[Tensor] = field(default_factory=list)
     ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
 
@@ -71,7 +71,7 @@ class SearchState:
         centre = {value: values[value][which] for value in network.preactivations}
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
         margins = prop.values(values[-1][which]).double()
-        slopes = slopes_at_centre(evaluator, problem, centre, margins)
+        slopes = _slopes_at_centre(evaluator, problem, centre, margins)
         reached = margins / -slopes  # by every row alone, to first order
         radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
         whole = problem.region.whole if region.box is not None else zeros + torch.inf
@@ -92,7 +92,6 @@ class SearchState:
             proving=zeros > 0,
             root=first,
             slope=slopes.gather(1, weakest[:, None]).squeeze(1),
-            relative_error=zeros + torch.inf,
             distance=zeros,
             error_rate=zeros + experience.error_rate,
             best=zeros,
@@ -108,7 +107,7 @@ class SearchState:
             stride=zeros + 1,
             first_order=first,
             whole=whole,
-            exact_prediction=predicts_exactly(evaluator, problem),
+            exact_prediction=_predicts_exactly(evaluator, problem),
             guess=guess if model is None else None,
         )
 
@@ -148,9 +147,30 @@ class SearchState:
         if self.ended:
             self.experience.learn(self.final_model(), torch.cat(self.ended_radii))
 
-    def final_model(self) -> RelativeWidths | ShellBounds:
+    def final_model(self) -> PredictionModel:
         """The prediction models of all questions, once all have ended."""
-        order = torch.cat(self.ended_index).argsort()
-        shells = [model for model in self.ended if isinstance(model, ShellBounds)]
-        widths = [model for model in self.ended if isinstance(model, RelativeWidths)]
-        return ShellBounds.merge(shells, order) if shells else RelativeWidths.merge(widths, order)
+        return join(self.ended, torch.cat(self.ended_index).argsort())
+
+
+def _predicts_exactly(evaluator: Evaluator, problem: Problem) -> bool:
+    """Whether what is predicted is what will be found: bounds before the first activations keep their relative
+    widths, unless a box cuts balls that are no boxes; or no bounds are predicted."""
+    alone = evaluator.network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method
+    return evaluator.recomputes or (alone and problem.region.walls is None)
+
+
+def _slopes_at_centre(evaluator: Evaluator, problem: Problem, centre: dict[int, Tensor], margins: Tensor) -> Tensor:
+    """The slope of each margin in the radius at the centre, (batch, rows), strictly negative; with a box the mean slope
+    up to the radius at which the first margin would vanish without it."""
+    radii = torch.ones(len(problem), dtype=torch.float64)
+    unboxed = replace(problem, region=replace(problem.region, box=None))
+    for questions in [unboxed] if problem.region.box is None else [unboxed, problem]:
+        ahead = evaluator.margins_to_first_order(questions, radii, centre)
+        slopes = ((ahead - margins) / radii[:, None]).clamp(max=-1e-30)
+        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1)
+    return slopes
+
+
+def least_rows(amounts: Tensor) -> Tensor:
+    """The rows of the few least amounts: (batch, few)."""
+    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices
