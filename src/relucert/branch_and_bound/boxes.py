@@ -18,7 +18,7 @@ from relucert.bounding.pairs import pair_bounds
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.pool import join
 from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.subtrees import Ended, try_points
 from relucert.network.twins import paired_activations
 from relucert.query.problem import Problem
 
@@ -136,9 +136,8 @@ class BoxVisitor:
         if not len(left):
             return boxes.pick(left)
         worst = _worst(ascent.highest, open_pairs, boxes.size)[left]
-        if self._violated(boxes, ascent.minimisers[worst], left):
-            raise Ended(None)
         scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
+        self._offer(boxes, ascent.minimisers[worst])
         for _ in range(CUTS if len(left) <= FEW else 1):
             inputs = scores.argmax(1, keepdim=True)
             boxes = boxes.cut(inputs.flatten(), self.record)
@@ -178,12 +177,10 @@ class BoxVisitor:
         share = (SET_BACK * region.radius / self._distances(points).clamp(min=LEAST_DISTANCE)).clamp(max=1)
         return region.centre + share[:, None] * (points - region.centre)
 
-    def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
-        """Whether one of the boxes' centres, or of the points where bounds are lowest, violates the property."""
-        points = self._inside(torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2]))
-        margins = self.prop.values(self.network(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        return bool(margins[least] <= 0) and self.violates(points[least])
+    def _offer(self, boxes: Boxes, minimisers: Tensor) -> None:
+        """Tries the boxes' centres, and the points where bounds are lowest, as counterexamples."""
+        points = torch.cat([minimisers, (boxes.low + boxes.high) / 2])
+        try_points(self.problem, self._inside(points), self.violates)
 
     def _scores(self, region: Region, hidden: BoxBounds, ascent: SlopeAscent, worst: Tensor, left: Tensor) -> Tensor:
         """How much of the bound's gap is due to every input, in the boxes that are left, (count, size)."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.branch_and_bound.descent import inside
 from relucert.branch_and_bound.pool import join
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.subtrees import try_points
 from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
@@ -247,15 +247,10 @@ class CertificateVisitor:
         left, scores = ascended.nodes.pick(rest), ascended.scores[rest]
         if not left.size:
             return left
-        self._offer(ascended.points[rest])
+        problem = self.tree.problem
+        try_points(
+            problem, ascended.points[rest].double(), lambda point: any(map(self.violates, inside(problem, point)))
+        )
         splittable = (scores > 0).any(1) & ~ascended.bounds[rest].isnan()
         self._give_up(left.rows[~splittable])
         return left.pick(splittable).split(scores[splittable].argmax(1))
-
-    def _offer(self, points: Tensor) -> None:
-        """Tries the minimisers of the relaxed rows as counterexamples."""
-        problem, points = self.tree.problem, points.double()
-        margins = problem.prop.values(problem.exact(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and any(map(self.violates, inside(problem, points[least]))):
-            raise Ended(None)

@@ -24,7 +24,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.subtrees import Ended, Prover
+from relucert.branch_and_bound.subtrees import Ended, Prover, try_points
 from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
@@ -121,13 +121,13 @@ class IntervalVisitor:
 
     def _bounded(self, nodes: IntervalNodes, steps: int) -> IntervalNodes:
         """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
-        result = self.ascent.run(nodes, steps, self.ends, enough=0.0)
-        self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
-        closed = result.lower > 0
+        lower, nodes = self.ascent.run(nodes, steps, self.ends, enough=0.0)
+        self.nodes, self.bound = self.nodes + nodes.size, float(lower.min())
+        closed = lower > 0
         promising = closed.nonzero().flatten()
         if len(promising):
-            closed[promising] = self.proof.lower(result.nodes.pick(promising)) > 0
-        return result.nodes.pick(~closed)
+            closed[promising] = self.proof.lower(nodes.pick(promising)) > 0
+        return nodes.pick(~closed)
 
     def _tightened(self, nodes: IntervalNodes, scores: Tensor) -> IntervalNodes:
         """Bounds the neurons that matter most to each node anew, by CROWN; of a node without any inputs, some lower
@@ -154,11 +154,7 @@ class IntervalVisitor:
         """Tries the minimisers of the relaxed rows as counterexamples."""
         centre, box = self.problem.centre, self.problem.region.box
         points = centre + SET_BACK * (points - centre)
-        points = points if box is None else torch.clamp(points, *box)
-        margins = self.problem.prop.values(self.network(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(points[least]):
-            raise Ended(None)
+        try_points(self.problem, points if box is None else torch.clamp(points, *box), self.violates)
 
 
 def _neuron_bounds(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor]:

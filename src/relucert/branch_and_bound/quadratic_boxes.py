@@ -11,7 +11,6 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.fused import Fused
 from relucert.bounding.quadratic_zonotopes import QuadraticBounds, RowBounds, half_widths
 from relucert.branch_and_bound.boxes import WIDTH_WEIGHT, Boxes, BoxVisitor, normalised
-from relucert.branch_and_bound.subtrees import Ended
 
 
 @dataclass(eq=False)
@@ -38,8 +37,7 @@ class QuadraticVisitor(BoxVisitor):
         boxes, bounds = boxes.pick(left), RowBounds(*(table[left] for table in bounds))
         everything, rows = torch.arange(len(left)), self._rows_to_close(boxes, bounds)
         minimisers = torch.where(bounds.slopes[everything, rows] > 0, boxes.low, boxes.high)
-        if self._violated(boxes, minimisers, everything):
-            raise Ended(None)
+        self._offer(boxes, minimisers)
         widths = boxes.high - boxes.low
         shares = widths / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(bounds.spreads[everything, rows]) + WIDTH_WEIGHT * normalised(shares)

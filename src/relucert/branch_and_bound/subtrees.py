@@ -38,6 +38,17 @@ class Ended(Exception):  # noqa: N818
         self.reason = reason
 
 
+def try_points(problem: Problem, points: Tensor, violates: Callable[[Tensor], bool]) -> None:
+    """Checks the point (size,) of the least margin among some, (count, size), if it is not positive, as computed.
+
+    Raises Ended where it violates the property.
+    """
+    margins = problem.prop.values(problem.exact(points)).amin(1)
+    least = int(margins.nan_to_num(torch.inf).argmin())
+    if bool(margins[least] <= 0) and violates(points[least]):
+        raise Ended(None)
+
+
 class Visitor(Protocol[BatchType]):
     """Bounds nodes of one tree.
 
