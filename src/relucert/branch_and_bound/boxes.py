@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -18,9 +18,8 @@ from relucert.bounding.pairs import pair_bounds
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.pool import join
 from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
-from relucert.branch_and_bound.subtrees import Ended, try_points
+from relucert.branch_and_bound.subtrees import Ended, Visitor, try_points
 from relucert.network.twins import paired_activations
-from relucert.query.problem import Problem
 
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
@@ -65,29 +64,24 @@ class Boxes(NamedTuple):
 
 
 @dataclass(eq=False)
-class BoxVisitor:
+class BoxVisitor(Visitor[Boxes]):
     """Bounds boxes, and cuts those in which a row is not proven.
 
     Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,); True ends the search.
         record: Keeps what a proof needs, where a proof is to be written.
-        nodes: How many boxes were bounded.
-        bound: None, since bounds of several rows do not compare.
     """
 
-    problem: Problem
-    violates: Callable[[Tensor], bool]
     record: CutTree | None = None
-    nodes: int = 0
-    bound: float | None = None
 
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop
         self.box = surrounding(self.problem.region)
         self.paired = paired_activations(self.network) if self.record is None else ()  # which proof files do not hold
-        self.batch_size = boxes_at_once(self.network)
         self.widths = torch.where(self.box.moving, self.box.high - self.box.low, 0)
+
+    @cached_property
+    def batch_size(self) -> int:
+        return boxes_at_once(self.network)
 
     def root(self) -> Boxes:
         """The whole region."""

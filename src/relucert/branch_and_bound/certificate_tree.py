@@ -19,7 +19,7 @@ from torch import Tensor
 from relucert.bounding.adam import Adam
 from relucert.branch_and_bound.descent import inside
 from relucert.branch_and_bound.pool import join
-from relucert.branch_and_bound.subtrees import try_points
+from relucert.branch_and_bound.subtrees import Visitor, try_points
 from relucert.methods.quadratic.ascent import COOLED, DECAY, CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
@@ -129,7 +129,7 @@ class CertificateTree:
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
         """A visitor with no unsettled rows; no visit lasts long enough to ask when time ends."""
-        return CertificateVisitor(self, violates)
+        return CertificateVisitor(self.problem, violates, self)
 
     def ascend(self, nodes: CertificateNodes) -> Ascended:
         """Ascents of nodes on dual points and weights, in float32."""
@@ -192,22 +192,16 @@ def _mean(tensors: list[Tensor]) -> Tensor:
 
 
 @dataclass(eq=False)
-class CertificateVisitor:
+class CertificateVisitor(Visitor[CertificateNodes]):
     """Bounds nodes, and splits those that are not proven by the sign of a neuron.
 
     Attributes:
         tree: The tree of the nodes.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        nodes: How many nodes were bounded.
-        bound: The least bound of the last visit, as computed.
         unsettled: Rows that the tree can't prove, (rows,): a node of theirs has no neuron left to split, or its ascent
             leaves the range of float32. Their nodes are dropped, and the rows stay in the search.
     """
 
     tree: CertificateTree
-    violates: Callable[[Tensor], bool]
-    nodes: int = 0
-    bound: float | None = None
     unsettled: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     @property
@@ -247,10 +241,8 @@ class CertificateVisitor:
         left, scores = ascended.nodes.pick(rest), ascended.scores[rest]
         if not left.size:
             return left
-        problem = self.tree.problem
-        try_points(
-            problem, ascended.points[rest].double(), lambda point: any(map(self.violates, inside(problem, point)))
-        )
+        points = ascended.points[rest].double()
+        try_points(self.problem, points, lambda point: any(map(self.violates, inside(self.problem, point))))
         splittable = (scores > 0).any(1) & ~ascended.bounds[rest].isnan()
         self._give_up(left.rows[~splittable])
         return left.pick(splittable).split(scores[splittable].argmax(1))

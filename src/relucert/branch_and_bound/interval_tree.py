@@ -24,7 +24,7 @@ from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.subtrees import Ended, Prover, try_points
+from relucert.branch_and_bound.subtrees import Ended, Prover, Visitor, try_points
 from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
@@ -66,40 +66,27 @@ class IntervalTree:
         self.proof = NodeBounds(problem.exact, problem.region, rows, offsets, RIGOROUS)
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> IntervalVisitor:
-        return IntervalVisitor(self, ends, violates)
+        return IntervalVisitor(self.problem, violates, self, ends)
 
 
 @dataclass(eq=False)
-class IntervalVisitor:
+class IntervalVisitor(Visitor[IntervalNodes]):
     """Bounds nodes, and splits those that are not proven at a point of a neuron's interval.
 
     Attributes:
         tree: The tree of the nodes.
         ends: When time is over, on the monotonic clock.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        nodes: How many nodes were bounded.
-        bound: The least bound of the last visit, as computed.
     """
 
     tree: IntervalTree
     ends: float
-    violates: Callable[[Tensor], bool]
-    nodes: int = 0
-    bound: float | None = None
 
     def __post_init__(self) -> None:
-        self.problem, self.ascent, self.proof = self.tree.problem, self.tree.ascent, self.tree.proof
-        self.network = self.problem.exact
+        self.network, self.ascent, self.proof = self.problem.exact, self.tree.ascent, self.tree.proof
 
     @property
     def batch_size(self) -> int:
         return max(1, min(LARGEST_BATCH, BATCH_NUMBERS // max(1, self.ascent.layout.neurons)))
-
-    def recorded(self) -> None:
-        """Nothing: no proof file holds splits of intervals."""
-
-    def merge_record(self, nodes: IntervalNodes, recorded: None) -> IntervalNodes:
-        return nodes
 
     def visit(self, nodes: IntervalNodes) -> IntervalNodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""

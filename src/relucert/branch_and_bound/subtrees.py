@@ -49,31 +49,37 @@ def try_points(problem: Problem, points: Tensor, violates: Callable[[Tensor], bo
         raise Ended(None)
 
 
-class Visitor(Protocol[BatchType]):
+@dataclass(eq=False)
+class Visitor(ABC, Generic[BatchType]):
     """Bounds nodes of one tree.
 
     Attributes:
-        batch_size: How many nodes are visited at once.
-        nodes: How many nodes were visited.
-        bound: The least bound of the last visit, as computed; None where it is not known.
+        problem: A batch of one.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        nodes: How many nodes were bounded.
+        bound: The least bound of the last visit, as computed; None where several rows are bounded at once.
     """
 
+    problem: Problem
+    violates: Callable[[Tensor], bool]
+    nodes: int = field(default=0, init=False)
+    bound: float | None = field(default=None, init=False)
+
     @property
-    def batch_size(self) -> int: ...
+    @abstractmethod
+    def batch_size(self) -> int:
+        """How many nodes are visited at once."""
 
-    nodes: int
-
-    @property
-    def bound(self) -> float | None: ...
-
+    @abstractmethod
     def visit(self, nodes: BatchType) -> BatchType:
         """Closes the nodes that it can; returns the others, split. Raises Ended where the search is over."""
 
     def recorded(self) -> Any:
-        """The record of the nodes that were closed, where one is kept; it can be pickled."""
+        """The record of the nodes that were closed, which can be pickled; None where none is kept."""
 
     def merge_record(self, nodes: BatchType, recorded: Any) -> BatchType:
         """Takes over what another visitor recorded; returns the nodes that it left open, as this one knows them."""
+        return nodes
 
 
 class Tree(Protocol[BatchType]):
