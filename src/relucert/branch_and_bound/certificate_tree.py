@@ -122,11 +122,6 @@ class CertificateTree:
         signs = torch.zeros(len(rows), self.quick.unstable, dtype=torch.int8)
         return CertificateNodes(rows, signs, ascent.table, ascent.power.vectors)
 
-    @property
-    def batch_size(self) -> int:
-        width = len(self.quick.radii) + self.quick.unstable
-        return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
-
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
         """A visitor with no unsettled rows; no visit lasts long enough to ask when time ends."""
         return CertificateVisitor(self.problem, violates, self)
@@ -206,7 +201,8 @@ class CertificateVisitor(Visitor[CertificateNodes]):
 
     @property
     def batch_size(self) -> int:
-        return self.tree.batch_size
+        width = len(self.tree.quick.radii) + self.tree.quick.unstable
+        return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
 
     def recorded(self) -> Tensor:
         """The unsettled rows; no proof file holds such trees."""

@@ -67,14 +67,6 @@ class RefinedNeurons(NamedTuple):
     bounds: Tensor
 
 
-class RefinementShare(NamedTuple):
-    """Neurons for a worker, with the seconds for their trees, and until no more can be proven."""
-
-    neurons: Tensor
-    seconds: float
-    left: float
-
-
 @dataclass(frozen=True, eq=False)
 class RefinementWork:
     """The work of a team on the trees of one value's neurons."""
@@ -86,6 +78,8 @@ class RefinementWork:
     divisible: bool = False
 
     def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[RefinedNeurons | None]]:
+        """What each share's neurons come to, (count,); it also has the seconds for their trees, and until no more can
+        be proven."""
         check_subnormals()  # in the process that proves it
         for neurons, seconds, left in shares:
             now = time.monotonic()
@@ -110,7 +104,7 @@ def refine(stages: Stages, value: int, interval: Interval, refining: Refining, l
     else:
         parts = [neurons[number::workers] for number in range(workers)]
         seconds, left = (stop - now) / workers, refining.ends - now
-        items = [(RefinementShare(part, seconds, left),) for part in parts if len(part)]
+        items = [((part, seconds, left),) for part in parts if len(part)]
         results = [result for came in team.run(work, items) for _, result in came]
     for result in results:
         if result is not None:

@@ -147,11 +147,11 @@ class SubtreeWork(Generic[BatchType]):
         return ShareResult(share.nodes, 0, [], reason)
 
     def _search(self, share: Share[BatchType]) -> ShareResult[BatchType]:
-        started, points, failure = time.monotonic(), list[Tensor](), None
+        started, points, failure, problem = time.monotonic(), list[Tensor](), None, self.tree.problem
 
         def violates(point: Tensor) -> bool:
             points.append(point)
-            return share.stops and _seems_violated(self.tree.problem, point)
+            return share.stops and bool((problem.prop.values(problem.exact(point[None])) <= 0).any())
 
         visitor = self.tree.visitor(started + share.left, violates)
         waiting = Pool(share.nodes)
@@ -299,7 +299,3 @@ class _Shares(Generic[BatchType]):
         self.away += nodes.size
         seconds = min(FIRST_SLICE if few else SLICE, self.stop - now)
         return (Share(nodes, seconds, self.ends - now, self.stops),)
-
-
-def _seems_violated(problem: Problem, point: Tensor) -> bool:
-    return bool((problem.prop.values(problem.exact(point[None])) <= 0).any())
