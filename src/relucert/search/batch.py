@@ -22,7 +22,6 @@ MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
 TRUST = 20  # rounds after which predictions are not used any more: halving the bracket always ends
 STRIDE_GROWTH = 4.0  # of the step above the best radius, where predictions are of no use
-NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
@@ -213,7 +212,7 @@ class SearchBatch(SearchState):
         step = (last.margins / self.slope[:, None]).abs()
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
-        curve = self._predicted().near_root(last, step, NEWTON)
+        curve = self._predicted().near_root(last, step)
         self.root, self.slope = curve.root(), curve.slope()
         if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
             self._take_secant()
