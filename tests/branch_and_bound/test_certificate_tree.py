@@ -15,7 +15,8 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.relaxers import CROWN
 from relucert.branch_and_bound import node_tree, tree
-from relucert.branch_and_bound.certificate_tree import Ascended, CertificateNodes, CertificateTree, join
+from relucert.branch_and_bound.certificate_tree import Ascended, CertificateNodes, CertificateTree
+from relucert.branch_and_bound.pool import join
 from relucert.methods.quadratic import rows
 from relucert.methods.quadratic.dual import Weights
 from relucert.methods.quadratic.feasible import feasible_joint

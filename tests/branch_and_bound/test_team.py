@@ -18,7 +18,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.branch_and_bound import subtrees
 from relucert.branch_and_bound.box_tree import BoxProver, BoxTree
-from relucert.branch_and_bound.boxes import Boxes, join
+from relucert.branch_and_bound.boxes import Boxes
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.pool import Pool, StorageError
 from relucert.branch_and_bound.tree import NeuronProver
@@ -229,7 +229,7 @@ class SmallDisk(io.BytesIO):
 def test_a_disk_that_becomes_full_loses_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 0)
     monkeypatch.setattr("relucert.branch_and_bound.pool.tempfile.TemporaryFile", lambda **_: SmallDisk())
-    pool = Pool(numbered(0, 5), join)
+    pool = Pool(numbered(0, 5))
 
     def fill() -> None:
         for first in range(5, 1000, 5):
@@ -244,7 +244,7 @@ def test_a_disk_that_becomes_full_loses_no_nodes(monkeypatch: pytest.MonkeyPatch
 
 def test_nodes_beyond_the_memory_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relucert.branch_and_bound.pool.MOST_BYTES", 200)
-    pool = Pool(numbered(0, 5), join)
+    pool = Pool(numbered(0, 5))
     for first in range(5, 50, 5):
         pool.add(numbered(first, 5))
     assert pool.size == 50

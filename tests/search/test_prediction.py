@@ -30,7 +30,7 @@ def test_an_evaluation_predicts_itself(name: str, method: str, box: object) -> N
     problem = Problem(evaluator.network, region, questions.prop)
     radii = torch.tensor([0.02, 0.05, 0.1], dtype=torch.float64)
     evaluation = evaluator.evaluate(problem, radii, DOUBLE)
-    start = SearchBatch.start(evaluator, Experience.none(evaluator.network), Reporter(), problem)
+    start = SearchBatch(evaluator, Experience.none(evaluator.network), Reporter(), problem)
     known = evaluator.told(problem, radii, evaluation, start.model)
     predicted = evaluator.predict(problem, radii[:, None], known, Correction.none(3))[:, 0]
     assert torch.allclose(predicted.amin(1), evaluation.margins.amin(1), rtol=1e-6, atol=1e-9)
@@ -47,7 +47,7 @@ def test_shells_tell_margins_at_smaller_radii(name: str, norm: float) -> None:
     problem = Problem(evaluator.network, Region.around(questions.centres, 0.0, norm), questions.prop)
     ends = Searcher(network, find_method("fast-lip"), RIGOROUS, 1e-2).run(problem.region, problem.prop)
     radii = torch.tensor([end.radius for end in sorted(ends, key=lambda end: end.question)], dtype=torch.float64)
-    start = SearchBatch.start(evaluator, Experience.none(evaluator.network), Reporter(), problem)
+    start = SearchBatch(evaluator, Experience.none(evaluator.network), Reporter(), problem)
     known = evaluator.told(problem, 1.2 * radii, evaluator.evaluate(problem, 1.2 * radii, DOUBLE), start.model)
     found = evaluator.evaluate(problem, radii, DOUBLE).margins.amin(1)
     predicted = evaluator.predict(problem, radii[:, None], known, Correction.none(3))[:, 0].amin(1)

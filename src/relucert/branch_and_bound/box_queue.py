@@ -8,7 +8,8 @@ row is proven positive, else it is cut in two. A box that takes too many parts i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.moving_part import MovingPart, moving_part
 from relucert.branch_and_bound.box_tree import STAGE
 from relucert.branch_and_bound.boxes import LEAST_WIDTH, WIDTH_WEIGHT, normalised
-from relucert.branch_and_bound.pool import Pool
+from relucert.branch_and_bound.pool import Pool, join
 from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network
@@ -34,8 +35,7 @@ FEW_PARTS = 64  # of a box, from which on unstable neurons are pulled back
 MOST_PARTS = 2**14  # of a box
 
 
-@dataclass(frozen=True, eq=False)
-class BoxParts:
+class BoxParts(NamedTuple):
     """Parts of boxes.
 
     Attributes:
@@ -53,27 +53,17 @@ class BoxParts:
         return len(self.boxes)
 
     @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return self.boxes.nbytes + self.low.nbytes + self.high.nbytes
-
-    @property
     def centres(self) -> Tensor:
         return self.low + (self.high - self.low) / 2
 
     def pick(self, indices: Tensor | slice) -> BoxParts:
-        return BoxParts(self.boxes[indices], self.low[indices], self.high[indices])
+        return BoxParts(*(table[indices] for table in self))
 
     def cut(self, inputs: Tensor) -> BoxParts:
         """Bisects each at one moving input, (count,)."""
         chosen = torch.nn.functional.one_hot(inputs, self.low.shape[1]).bool()
-        lower = replace(self, high=torch.where(chosen, self.centres, self.high))
-        return join([lower, replace(self, low=torch.where(chosen, self.centres, self.low))])
-
-
-def join(batches: list[BoxParts]) -> BoxParts:
-    columns = zip(*((batch.boxes, batch.low, batch.high) for batch in batches), strict=True)
-    return BoxParts(*(torch.cat(column) for column in columns))
+        lower = self._replace(high=torch.where(chosen, self.centres, self.high))
+        return join([lower, self._replace(low=torch.where(chosen, self.centres, self.low))])
 
 
 @dataclass(eq=False)
@@ -138,7 +128,7 @@ class _Search:
         self.prop, self.count = queue.prop.select(members), len(part.inputs)
         low, high = (ends[members][:, part.inputs] for ends in (queue.boxes.low, queue.boxes.high))
         self.widths = high - low
-        self.waiting = Pool(BoxParts(torch.arange(len(members)), low, high), join)
+        self.waiting = Pool(BoxParts(torch.arange(len(members)), low, high))
         self.open_parts = torch.ones(len(members), dtype=torch.long)
         self.spent = torch.zeros_like(self.open_parts)  # parts that were bounded
         self.left = torch.zeros(len(members), dtype=torch.bool)  # boxes that are not pursued any further

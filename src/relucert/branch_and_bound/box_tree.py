@@ -12,12 +12,11 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.fused import Fused, fuse
-from relucert.branch_and_bound.boxes import Boxes, BoxVisitor, join, surrounding
+from relucert.branch_and_bound.boxes import BoxVisitor, surrounding
 from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
+from relucert.branch_and_bound.subtrees import Ended, Prover
 from relucert.query.problem import Problem
 
 STAGE = "cuts"
@@ -53,47 +52,27 @@ class BoxTree:
             return QuadraticVisitor(self.problem, violates, fused=self.fused)
         return BoxVisitor(self.problem, violates, record)
 
-    def join(self, batches: list[Boxes]) -> Boxes:
-        return join(batches)
-
 
 @dataclass(eq=False)
-class BoxProver:
-    """Proves that the rows of a property stay positive in a region, which is a box or is covered by boxes.
+class BoxProver(Prover):
+    """Cuts the region, which is a box or is covered by boxes.
 
     Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
         record: Keeps what a proof needs, where a proof is to be written.
     """
 
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
     record: CutTree | None = None
 
     def __post_init__(self) -> None:
+        self.stage = STAGE
         self.tree = BoxTree(self.problem, self.record is not None)
         self.visitor = self.tree.visitor_with(self.violates, self.record)
 
-    @property
-    def nodes(self) -> int:
-        """How many boxes were bounded."""
-        return self.visitor.nodes
+    def _prove(self) -> None:
+        self.waiting = Pool(self.visitor.root())
+        if not self._searched(self.tree, self.visitor, self.waiting, self.ends):
+            raise Ended(LATE)
 
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
-        self.waiting = Pool(self.visitor.root(), join)
-        search = TreeSearch(self.tree, self.visitor, self.violates, self.ends, self._tell)
-        try:
-            proven = search.run(self.waiting, self.ends)
-        except Ended as ended:
-            return False, ended.reason
-        return proven, None if proven else LATE
-
-    def _tell(self, open_boxes: int) -> None:
+    def _open_rows(self) -> int:
         rows = torch.cat([boxes.open for boxes in self.waiting.in_memory] or [torch.zeros(0, 1)]).any(0)
-        self.report(Progress(stage=STAGE, nodes=self.nodes, open=open_boxes, rows=int(rows.sum())))
+        return int(rows.sum())

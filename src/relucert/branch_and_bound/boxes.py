@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +16,10 @@ from relucert.bounding.backward import bound_forms
 from relucert.bounding.boxes import BoxBounds, box_bounds, boxes_at_once
 from relucert.bounding.pairs import pair_bounds
 from relucert.branch_and_bound.cut_record import CutTree
+from relucert.branch_and_bound.pool import join
 from relucert.branch_and_bound.slope_ascent import BoxRowPairs, SlopeAscent
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.subtrees import Ended, Visitor, try_points
 from relucert.network.twins import paired_activations
-from relucert.query.problem import Problem
 
 FEW = 16  # boxes that are cut more than once at a time
 CUTS = 2
@@ -29,8 +30,7 @@ LEAST_DISTANCE = 2.0**-500
 TOO_SMALL = "a box that is too small to be cut could not be proven"
 
 
-@dataclass(frozen=True, eq=False)
-class Boxes:
+class Boxes(NamedTuple):
     """Subdomains of the region that are boxes.
 
     Attributes:
@@ -44,60 +44,44 @@ class Boxes:
     open: Tensor
     names: Tensor
 
-    def __len__(self) -> int:
-        return len(self.low)
-
     @property
     def size(self) -> int:
         """The number of boxes."""
-        return len(self)
-
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return self.low.nbytes + self.high.nbytes + self.open.nbytes + self.names.nbytes
+        return len(self.low)
 
     def pick(self, indices: Tensor | slice) -> Boxes:
-        return Boxes(self.low[indices], self.high[indices], self.open[indices], self.names[indices])
+        return Boxes(*(table[indices] for table in self))
 
     def cut(self, inputs: Tensor, record: CutTree | None) -> Boxes:
         """Bisects each box at one input, (count,): all lower halves, then all upper ones."""
-        boxes = torch.arange(len(self))
+        boxes = torch.arange(self.size)
         middle = self.low[boxes, inputs] + (self.high[boxes, inputs] - self.low[boxes, inputs]) / 2
         low, high = self.low.clone(), self.high.clone()
         high[boxes, inputs] = middle
         low[boxes, inputs] = middle
-        halves = join([replace(self, high=high), replace(self, low=low)])
-        return halves if record is None else replace(halves, names=record.cut(self.names, inputs, middle))
-
-
-def join(batches: list[Boxes]) -> Boxes:
-    columns = zip(*((batch.low, batch.high, batch.open, batch.names) for batch in batches), strict=True)
-    return Boxes(*(torch.cat(column) for column in columns))
+        halves = join([self._replace(high=high), self._replace(low=low)])
+        return halves if record is None else halves._replace(names=record.cut(self.names, inputs, middle))
 
 
 @dataclass(eq=False)
-class BoxVisitor:
+class BoxVisitor(Visitor[Boxes]):
     """Bounds boxes, and cuts those in which a row is not proven.
 
     Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,); True ends the search.
         record: Keeps what a proof needs, where a proof is to be written.
-        nodes: How many boxes were bounded.
     """
 
-    problem: Problem
-    violates: Callable[[Tensor], bool]
     record: CutTree | None = None
-    nodes: int = 0
 
     def __post_init__(self) -> None:
         self.network, self.prop = self.problem.exact, self.problem.prop
         self.box = surrounding(self.problem.region)
         self.paired = paired_activations(self.network) if self.record is None else ()  # which proof files do not hold
-        self.batch_size = boxes_at_once(self.network)
         self.widths = torch.where(self.box.moving, self.box.high - self.box.low, 0)
+
+    @cached_property
+    def batch_size(self) -> int:
+        return boxes_at_once(self.network)
 
     def root(self) -> Boxes:
         """The whole region."""
@@ -110,11 +94,11 @@ class BoxVisitor:
     def merge_record(self, boxes: Boxes, recorded: CutTree | None) -> Boxes:
         if self.record is None or recorded is None:
             return boxes
-        return replace(boxes, names=self.record.merge_record(recorded, boxes.names))
+        return boxes._replace(names=self.record.merge_record(recorded, boxes.names))
 
     def visit(self, boxes: Boxes) -> Boxes:
         """Bounds boxes; returns those that are still open, cut in two."""
-        self.nodes += len(boxes)
+        self.nodes += boxes.size
         halves = self._within(self._visit(boxes))
         if bool(((halves.high - halves.low <= LEAST_WIDTH * self.widths) | (self.widths == 0)).all(1).any()):
             raise Ended(TOO_SMALL)
@@ -128,7 +112,7 @@ class BoxVisitor:
         if self.record is not None and len(pairs):
             kept = self.record.close(region.select(pairs[:, 0]), boxes.names[pairs[:, 0]], pairs[:, 1], None)
             closed[tuple(pairs[~kept].T)] = False
-        boxes = replace(boxes, open=boxes.open & ~closed)
+        boxes = boxes._replace(open=boxes.open & ~closed)
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
@@ -145,10 +129,9 @@ class BoxVisitor:
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
-        worst = _worst(ascent.highest, open_pairs, len(boxes))[left]
-        if self._violated(boxes, ascent.minimisers[worst], left):
-            raise Ended(None)
+        worst = _worst(ascent.highest, open_pairs, boxes.size)[left]
         scores, boxes = self._scores(region, hidden, ascent, worst, left), boxes.pick(left)
+        self._offer(boxes, ascent.minimisers[worst])
         for _ in range(CUTS if len(left) <= FEW else 1):
             inputs = scores.argmax(1, keepdim=True)
             boxes = boxes.cut(inputs.flatten(), self.record)
@@ -166,7 +149,7 @@ class BoxVisitor:
     def _within(self, boxes: Boxes) -> Boxes:
         """The boxes that may have points of the region: all of them where the region is a box itself."""
         region = self.problem.region
-        if region.norm.body == "box" or not len(boxes):
+        if region.norm.body == "box" or not boxes.size:
             return boxes
         far = self._distances(torch.clamp(region.centre, boxes.low, boxes.high))
         limit = RIGOROUS.above(region.radius, boxes.low.shape[1] + ROUNDINGS) + LEAST_DISTANCE
@@ -188,12 +171,10 @@ class BoxVisitor:
         share = (SET_BACK * region.radius / self._distances(points).clamp(min=LEAST_DISTANCE)).clamp(max=1)
         return region.centre + share[:, None] * (points - region.centre)
 
-    def _violated(self, boxes: Boxes, minimisers: Tensor, left: Tensor) -> bool:
-        """Whether one of the boxes' centres, or of the points where bounds are lowest, violates the property."""
-        points = self._inside(torch.cat([minimisers, (boxes.low[left] + boxes.high[left]) / 2]))
-        margins = self.prop.values(self.network(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        return bool(margins[least] <= 0) and self.violates(points[least])
+    def _offer(self, boxes: Boxes, minimisers: Tensor) -> None:
+        """Tries the boxes' centres, and the points where bounds are lowest, as counterexamples."""
+        points = torch.cat([minimisers, (boxes.low + boxes.high) / 2])
+        try_points(self.problem, self._inside(points), self.violates)
 
     def _scores(self, region: Region, hidden: BoxBounds, ascent: SlopeAscent, worst: Tensor, left: Tensor) -> Tensor:
         """How much of the bound's gap is due to every input, in the boxes that are left, (count, size)."""

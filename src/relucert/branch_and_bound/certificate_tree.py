@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from relucert.branch_and_bound.descent import inside
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.pool import join
+from relucert.branch_and_bound.subtrees import Visitor, try_points
 from relucert.methods.quadratic.ascent import CertificateAscent, VariableLayout
 from relucert.methods.quadratic.dual import DualPoint, Evaluated, Weights
 from relucert.methods.quadratic.feasible import deviation_map, feasible_joint
@@ -55,28 +56,18 @@ class CertificateNodes(NamedTuple):
         """The number of nodes."""
         return len(self.rows)
 
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return sum(table.nbytes for table in self)
-
     def pick(self, indices: Tensor | slice) -> CertificateNodes:
         return CertificateNodes(*(table[indices] for table in self))
 
     def split(self, neurons: Tensor) -> CertificateNodes:
         """Splits each node by the sign of one neuron, (count,)."""
-        halves = [self._replace(signs=self.signs.scatter(1, neurons[:, None], sign)) for sign in (1, -1)]
-        return join(halves)
+        return join([self._replace(signs=self.signs.scatter(1, neurons[:, None], sign)) for sign in (1, -1)])
 
     @property
     def volume(self) -> float:
         """The share of complete trees that is below these nodes, summed over rows: 1 for a root, and for each half of a
         node half of the node's."""
         return float(torch.exp2(-self.signs.abs().sum(1).double()).sum())
-
-
-def join(batches: list[CertificateNodes]) -> CertificateNodes:
-    return CertificateNodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
 
 
 class Ascended(NamedTuple):
@@ -132,17 +123,9 @@ class CertificateTree:
         signs = torch.zeros(len(rows), self.quick.unstable, dtype=torch.int8)
         return CertificateNodes(rows, signs, ascent.table, ascent.power.vectors)
 
-    @property
-    def batch_size(self) -> int:
-        width = len(self.quick.radii) + self.quick.unstable
-        return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
-
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> CertificateVisitor:
         """A visitor with no unsettled rows; no visit lasts long enough to ask when time ends."""
-        return CertificateVisitor(self, violates)
-
-    def join(self, batches: list[CertificateNodes]) -> CertificateNodes:
-        return join(batches)
+        return CertificateVisitor(self.problem, violates, self)
 
     def ascend(self, nodes: CertificateNodes) -> Ascended:
         """Ascents of nodes on dual points and weights, in float32."""
@@ -201,27 +184,22 @@ def _mean(tensors: list[Tensor]) -> Tensor:
 
 
 @dataclass(eq=False)
-class CertificateVisitor:
+class CertificateVisitor(Visitor[CertificateNodes]):
     """Bounds nodes, and splits those that are not proven by the sign of a neuron.
 
     Attributes:
         tree: The tree of the nodes.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        nodes: How many nodes were bounded.
-        bound: The least bound of the last visit, as computed.
         unsettled: Rows that the tree can't prove, (rows,): a node of theirs has no neuron left to split, or its ascent
             leaves the range of float32. Their nodes are dropped, and the rows stay in the search.
     """
 
     tree: CertificateTree
-    violates: Callable[[Tensor], bool]
-    nodes: int = 0
-    bound: float | None = None
     unsettled: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     @property
     def batch_size(self) -> int:
-        return self.tree.batch_size
+        width = len(self.tree.quick.radii) + self.tree.quick.unstable
+        return max(1, min(BATCH, BATCH_NUMBERS // (8 * width)))
 
     def recorded(self) -> Tensor:
         """The unsettled rows; no proof file holds such trees."""
@@ -256,15 +234,8 @@ class CertificateVisitor:
         left, scores = ascended.nodes.pick(rest), ascended.scores[rest]
         if not left.size:
             return left
-        self._offer(ascended.points[rest])
+        points = ascended.points[rest].double()
+        try_points(self.problem, points, lambda point: any(map(self.violates, inside(self.problem, point))))
         splittable = (scores > 0).any(1) & ~ascended.bounds[rest].isnan()
         self._give_up(left.rows[~splittable])
         return left.pick(splittable).split(scores[splittable].argmax(1))
-
-    def _offer(self, points: Tensor) -> None:
-        """Tries the minimisers of the relaxed rows as counterexamples."""
-        problem, points = self.tree.problem, points.double()
-        margins = problem.prop.values(problem.exact(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and any(map(self.violates, inside(problem, points[least]))):
-            raise Ended(None)

@@ -26,15 +26,6 @@ class OutputRows:
     forms: Tensor
     offsets: Tensor
 
-    def pick(self, indices: Tensor) -> OutputRows:
-        return OutputRows(self.value, self.forms[indices], self.offsets[indices])
-
-
-def neuron_rows(stages: Stages, value: int, neurons: Tensor, signs: Tensor) -> OutputRows:
-    """Neurons of a pre-activation that is no stage yet, (count,), times signs."""
-    forms = torch.nn.functional.one_hot(neurons, stages.exact.sizes[value]).double() * signs.double()[:, None]
-    return OutputRows(value, forms, torch.zeros(len(neurons), dtype=torch.float64))
-
 
 def proven_bounds(stages: Stages, rows: OutputRows, nodes: Nodes, ends: float = math.inf) -> Tensor:
     """Lower bounds of the nodes' rows, rounding included, (count,): they hold where the nodes' signs do.
@@ -53,8 +44,16 @@ def proven_bounds(stages: Stages, rows: OutputRows, nodes: Nodes, ends: float = 
     return least
 
 
-def row_bounds(least: Tensor, nodes: Nodes, count: int) -> Tensor:
-    """The least bound over the nodes of every row, (count,); -inf for rows without nodes."""
+def neuron_bounds(
+    stages: Stages, value: int, neurons: Tensor, signs: Tensor, nodes: Nodes, ends: float = math.inf
+) -> Tensor:
+    """Lower bounds of neurons of a pre-activation that is no stage yet, (count,), times signs, rounding included.
+
+    Each is the least over the nodes of this neuron and sign, or -inf where there are none; ends: of `proven_bounds`.
+    """
+    count = len(neurons)
+    forms = torch.nn.functional.one_hot(neurons, stages.exact.sizes[value]).double() * signs.double()[:, None]
+    least = proven_bounds(stages, OutputRows(value, forms, torch.zeros(count, dtype=torch.float64)), nodes, ends)
     bounds = torch.full((count,), torch.inf, dtype=torch.float64)
     bounds = bounds.scatter_reduce(0, nodes.rows, least.nan_to_num(-torch.inf), "amin")
     return torch.where(torch.bincount(nodes.rows, minlength=count) > 0, bounds, -torch.inf)
@@ -76,6 +75,5 @@ def _proven(stages: Stages, rows: OutputRows, nodes: Nodes) -> Tensor:
                 duals.signs[relu] = split
                 if number == 0:
                     duals.multipliers[relu] = multipliers
-    repeated = rows.pick(nodes.rows)
-    forms, offsets = repeated.forms[None], repeated.offsets[None]
+    forms, offsets = rows.forms[nodes.rows][None], rows.offsets[nodes.rows][None]
     return bound_forms(stages.path(), rows.value, forms, duals=duals, offsets=offsets).lower[0]

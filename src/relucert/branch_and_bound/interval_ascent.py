@@ -9,7 +9,7 @@ neuron's multiplier tells where the minimiser of the relaxed network lies within
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,8 @@ from relucert.bounding.adam import Adam
 from relucert.bounding.backward import PulledBack, bound_forms
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
-from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
+from relucert.branch_and_bound.pool import join
 from relucert.network import Network, Rows
 
 SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95
@@ -29,21 +30,7 @@ INNER = 0.25  # of an interval's width, that a split stays away from its ends
 TINY = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
-class IntervalAscentResult:
-    """Result of a dual ascent.
-
-    Attributes:
-        lower: The highest bounds, as computed, (count,).
-        nodes: The nodes with the slopes and multipliers of these bounds.
-    """
-
-    lower: Tensor
-    nodes: IntervalNodes
-
-
-@dataclass(frozen=True, eq=False)
-class Branching:
+class Branching(NamedTuple):
     """The branching decision of nodes.
 
     Attributes:
@@ -59,7 +46,7 @@ class Branching:
     coefficients: Tensor
 
     def pick(self, indices: Tensor) -> Branching:
-        return Branching(*(table[indices] for table in vars(self).values()))
+        return Branching(*(table[indices] for table in self))
 
 
 class IntervalAscent:
@@ -82,8 +69,13 @@ class IntervalAscent:
         unknown = torch.full((count, size), torch.nan)
         return IntervalNodes(torch.arange(count), lower, upper, unknown, multipliers, torch.full((count,), -1))
 
-    def run(self, nodes: IntervalNodes, steps: int, ends: float, enough: float = torch.inf) -> IntervalAscentResult:
-        """Ascends for at most `steps` steps; ends early once time is over or every bound is above `enough`."""
+    def run(
+        self, nodes: IntervalNodes, steps: int, ends: float, enough: float = torch.inf
+    ) -> tuple[Tensor, IntervalNodes]:
+        """Ascends for at most `steps` steps; ends early once time is over or every bound is above `enough`.
+
+        Returns the highest bounds, as computed, (count,), and the nodes with their slopes and multipliers.
+        """
         path = self.bounds.path(nodes)
         highest, shares = self._begun(path, nodes)
         best = [shares, nodes.multipliers]
@@ -104,9 +96,7 @@ class IntervalAscent:
             unit = self._units(pulled, len(lower)) if unit is None else unit
             gradients = torch.autograd.grad(total, variables)
             self._step(variables, adam.directions([table.nan_to_num(0) for table in gradients]), unit, DECAY**step)
-        return IntervalAscentResult(
-            highest, nodes._replace(slopes=self.bounds.slopes(path, best[0]), multipliers=best[1])
-        )
+        return highest, nodes._replace(slopes=self.bounds.slopes(path, best[0]), multipliers=best[1])
 
     def _step(self, variables: list[Tensor], ways: list[Tensor], unit: Tensor, length: float) -> None:
         with torch.no_grad():

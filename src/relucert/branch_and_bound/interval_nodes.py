@@ -45,17 +45,8 @@ class IntervalNodes(NamedTuple):
         """The number of nodes."""
         return len(self.rows)
 
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return sum(table.nbytes for table in self)
-
     def pick(self, indices: Tensor | slice) -> IntervalNodes:
         return IntervalNodes(*(column[indices] for column in self))
-
-
-def join(batches: list[IntervalNodes]) -> IntervalNodes:
-    return IntervalNodes(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
 
 
 class NeuronLayout:

@@ -22,10 +22,9 @@ from relucert.bounding.interval import Interval
 from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
-from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds, join
+from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
+from relucert.branch_and_bound.subtrees import Ended, Prover, Visitor, try_points
 from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
@@ -36,46 +35,25 @@ BATCH_NUMBERS = 2**18  # neurons of all nodes at once
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 
 
-@dataclass(eq=False)
-class IntervalProver:
-    """Proves that the rows of a property stay positive in a region.
+class IntervalProver(Prover):
+    """Splits the intervals of neurons."""
 
-    Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
-        nodes: How many nodes were bounded.
-        stage: What the search is doing or was doing last, in a word.
-    """
-
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
-    nodes: int = 0
-    stage: str = "root"
-
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
+    def _prove(self) -> None:
         problem = self.problem
         hidden = optimised_bounds(
             problem.exact, problem.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
         )
         tree = IntervalTree(problem)
-        self.visitor, self.waiting = tree.visitor(self.ends, self.violates), Pool(tree.ascent.roots(hidden), join)
-        try:
-            proven = TreeSearch(tree, self.visitor, self.violates, self.ends, self._tell).run(self.waiting, self.ends)
-        except Ended as ended:
-            return False, ended.reason
-        finally:
-            self.nodes = self.visitor.nodes
-        return proven, None if proven else LATE
+        self.waiting = Pool(tree.ascent.roots(hidden))
+        if not self._searched(tree, tree.visitor(self.ends, self.violates), self.waiting, self.ends):
+            raise Ended(LATE)
+
+    def _open_rows(self) -> int:
+        return len(torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique())
 
     def _tell(self, open_nodes: int) -> None:
-        rows = torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique()
-        self.stage, self.nodes = "tree", self.visitor.nodes
-        self.report(Progress(stage="tree", nodes=self.nodes, open=open_nodes, rows=len(rows), bound=self.visitor.bound))
+        self.stage = "tree"
+        super()._tell(open_nodes)
 
 
 class IntervalTree:
@@ -88,43 +66,27 @@ class IntervalTree:
         self.proof = NodeBounds(problem.exact, problem.region, rows, offsets, RIGOROUS)
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> IntervalVisitor:
-        return IntervalVisitor(self, ends, violates)
-
-    def join(self, batches: list[IntervalNodes]) -> IntervalNodes:
-        return join(batches)
+        return IntervalVisitor(self.problem, violates, self, ends)
 
 
 @dataclass(eq=False)
-class IntervalVisitor:
+class IntervalVisitor(Visitor[IntervalNodes]):
     """Bounds nodes, and splits those that are not proven at a point of a neuron's interval.
 
     Attributes:
         tree: The tree of the nodes.
         ends: When time is over, on the monotonic clock.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        nodes: How many nodes were bounded.
-        bound: The least bound of the last visit, as computed.
     """
 
     tree: IntervalTree
     ends: float
-    violates: Callable[[Tensor], bool]
-    nodes: int = 0
-    bound: float | None = None
 
     def __post_init__(self) -> None:
-        self.problem, self.ascent, self.proof = self.tree.problem, self.tree.ascent, self.tree.proof
-        self.network = self.problem.exact
+        self.network, self.ascent, self.proof = self.problem.exact, self.tree.ascent, self.tree.proof
 
     @property
     def batch_size(self) -> int:
         return max(1, min(LARGEST_BATCH, BATCH_NUMBERS // max(1, self.ascent.layout.neurons)))
-
-    def recorded(self) -> None:
-        """Nothing: no proof file holds splits of intervals."""
-
-    def merge_record(self, nodes: IntervalNodes, recorded: None) -> IntervalNodes:
-        return nodes
 
     def visit(self, nodes: IntervalNodes) -> IntervalNodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""
@@ -146,13 +108,13 @@ class IntervalVisitor:
 
     def _bounded(self, nodes: IntervalNodes, steps: int) -> IntervalNodes:
         """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
-        result = self.ascent.run(nodes, steps, self.ends, enough=0.0)
-        self.nodes, self.bound = self.nodes + len(nodes.rows), float(result.lower.min())
-        closed = result.lower > 0
+        lower, nodes = self.ascent.run(nodes, steps, self.ends, enough=0.0)
+        self.nodes, self.bound = self.nodes + nodes.size, float(lower.min())
+        closed = lower > 0
         promising = closed.nonzero().flatten()
         if len(promising):
-            closed[promising] = self.proof.lower(result.nodes.pick(promising)) > 0
-        return result.nodes.pick(~closed)
+            closed[promising] = self.proof.lower(nodes.pick(promising)) > 0
+        return nodes.pick(~closed)
 
     def _tightened(self, nodes: IntervalNodes, scores: Tensor) -> IntervalNodes:
         """Bounds the neurons that matter most to each node anew, by CROWN; of a node without any inputs, some lower
@@ -179,11 +141,7 @@ class IntervalVisitor:
         """Tries the minimisers of the relaxed rows as counterexamples."""
         centre, box = self.problem.centre, self.problem.region.box
         points = centre + SET_BACK * (points - centre)
-        points = points if box is None else torch.clamp(points, *box)
-        margins = self.problem.prop.values(self.network(points)).amin(1)
-        least = int(margins.nan_to_num(torch.inf).argmin())
-        if bool(margins[least] <= 0) and self.violates(points[least]):
-            raise Ended(None)
+        try_points(self.problem, points if box is None else torch.clamp(points, *box), self.violates)
 
 
 def _neuron_bounds(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Tensor, Tensor]:

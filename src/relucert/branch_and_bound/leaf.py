@@ -24,15 +24,6 @@ HELPS = (0.0, 1e-2)  # of the further coordinate, in units of an inequality's ow
 LEAST = 1e-6  # share of the largest multiplier that the property's own has at least
 
 
-class _Inequalities(NamedTuple):
-    """Signs of neurons of a value, (neurons,), as inequalities `rows @ offset >= least` in units of the scale."""
-
-    value: int
-    neurons: Tensor
-    rows: Tensor
-    least: Tensor
-
-
 class Leaf(NamedTuple):
     """A row of the property over a subdomain in which every neuron is stable.
 
@@ -73,31 +64,29 @@ class _LeafProgram:
         self.scale = torch.ones_like(problem.centre) if scale is None else scale
         self.pattern: Pattern = {value: interval.lower >= 0 for value, interval in leaf.bounds.items()}
         row, offset = problem.prop.rows[0, leaf.row][None], problem.prop.offsets[0, leaf.row][None]
-        self.violation = self._require(problem.exact.output, torch.zeros(1), -row, -offset)
-        self.by_sign = []
+        self.inequalities = [self._require(problem.exact.output, -row, -offset)]
         for value, signs in leaf.signs.items():
-            neurons = signs.nonzero().flatten()
-            forms = torch.diag(signs.double())[neurons]
-            self.by_sign.append(self._require(value, neurons, forms, torch.zeros(len(forms), dtype=torch.float64)))
+            forms = torch.diag(signs.double())[signs != 0]
+            self.inequalities.append(self._require(value, forms, torch.zeros(len(forms), dtype=torch.float64)))
 
-    def _require(self, value: int, neurons: Tensor, forms: Tensor, offsets: Tensor) -> _Inequalities:
-        """The inequalities that forms (forms, size) on a value, plus offsets, are not negative."""
+    def _require(self, value: int, forms: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and least such that forms (forms, size) on a value, plus offsets, are not negative where
+        `rows @ offset >= least`, in units of the scale."""
         exact, centre = self.problem.exact, self.problem.centre
         at_centre = affine_values(exact, self.pattern, centre[None])[value][0]
         rows = form_gradients(exact, self.pattern, value, forms[None])[0] * self.scale
         least = -(forms @ at_centre + offsets)
         always = ~rows.any(1) & (least <= 0)  # an inequality that nothing can change only slows a solver down
-        return _Inequalities(value, neurons, rows, torch.where(always, least - 1, least))
+        return rows, torch.where(always, least - 1, least)
 
     def solve(self, helped: float, seconds: float) -> Nearest | None:
         down, up = offset_walls(self.problem.centre, self.problem.region.box, self.scale)
         norm = self.problem.region.norm
         program = nearest_program(norm, np.append(down, 0.0), np.append(up, np.inf if helped else 0.0))
-        for inequalities in (self.violation, *self.by_sign):
-            rows = inequalities.rows
+        for rows, least in self.inequalities:
             if len(rows):
                 helping = helped * rows.norm(dim=1, keepdim=True)
-                program.add(torch.cat([rows, helping], 1).numpy(), inequalities.least.numpy())
+                program.add(torch.cat([rows, helping], 1).numpy(), least.numpy())
         solution = program.solve(seconds)
         return solution if solution is not None and all(np.isfinite(array).all() for array in solution) else None
 
@@ -105,10 +94,10 @@ class _LeafProgram:
         """The multipliers of the signs, by pre-activation, in units of the multiplier of the property's row."""
         multipliers = solution.multipliers
         unit = max(multipliers[0], LEAST * multipliers.max(), np.finfo(float).tiny)
-        shares = torch.from_numpy(multipliers[1:] / unit).split(
-            [len(inequalities.neurons) for inequalities in self.by_sign]
-        )
-        tables = {value: torch.zeros(signs.shape, dtype=torch.float64) for value, signs in self.leaf.signs.items()}
-        for inequalities, share in zip(self.by_sign, shares, strict=True):
-            tables[inequalities.value][inequalities.neurons] = share
+        counts = [len(rows) for rows, _ in self.inequalities[1:]]
+        shares = torch.from_numpy(multipliers[1:] / unit).split(counts)
+        tables = {}
+        for (value, signs), share in zip(self.leaf.signs.items(), shares, strict=True):
+            tables[value] = torch.zeros(signs.shape, dtype=torch.float64)
+            tables[value][signs != 0] = share
         return tables

@@ -19,7 +19,7 @@ from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Node
 from relucert.branch_and_bound.implied import Propagation, refutations, with_implied
 from relucert.branch_and_bound.propagation import Implied
 from relucert.branch_and_bound.stages import Stages
-from relucert.branch_and_bound.subtrees import Ended
+from relucert.branch_and_bound.subtrees import Ended, Visitor
 from relucert.query.problem import Problem
 
 STEPS = 15  # of the ascent of a node
@@ -62,34 +62,25 @@ class NodeTree:
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> NodeVisitor:
         """A visitor that keeps what it closed."""
-        return NodeVisitor(self, ends, violates)
-
-    def join(self, batches: list[Nodes]) -> Nodes:
-        return join(batches)
+        return NodeVisitor(self.problem, violates, self, ends)
 
 
 @dataclass(eq=False)
-class NodeVisitor:
+class NodeVisitor(Visitor[Nodes]):
     """Bounds nodes, and splits those that are not proven by the sign of a neuron.
 
     Attributes:
         tree: The tree of the nodes.
         ends: When time is over, on the monotonic clock.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        nodes: How many nodes were bounded.
         visits: How many batches of nodes were visited.
         long: Whether second, longer ascents proved enough nodes of the last visit that had some.
-        bound: The least bound of the last visit, as computed.
         closed: Proven nodes, where the search is recorded.
     """
 
     tree: NodeTree
     ends: float
-    violates: Callable[[Tensor], bool]
-    nodes: int = 0
     visits: int = 0
     long: bool = False
-    bound: float | None = None
     closed: list[Nodes] = field(default_factory=list)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
 import torch
@@ -23,15 +23,15 @@ class StorageError(Exception):
 
 
 class Batch(Protocol):
-    """Nodes of a search, in tensors with one row per node."""
+    """Nodes of a search: a named tuple of tensors with one row per node."""
+
+    def __init__(self, *tables: Tensor) -> None: ...
+
+    def __iter__(self) -> Iterator[Tensor]: ...
 
     @property
     def size(self) -> int:
         """The number of nodes."""
-
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
 
     def pick(self, indices: Tensor | slice) -> Self:
         """The nodes at some indices."""
@@ -40,16 +40,16 @@ class Batch(Protocol):
 BatchType = TypeVar("BatchType", bound=Batch)
 
 
+def join(batches: Sequence[BatchType]) -> BatchType:
+    """One batch of several."""
+    return type(batches[0])(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+
+
 class Pool(Generic[BatchType]):
-    """Nodes that are taken from where they were added last: the search goes into depth, and few nodes wait.
+    """Nodes that are taken from where they were added last: the search goes into depth, and few nodes wait."""
 
-    Args:
-        nodes: The first ones.
-        join: Makes one batch of several.
-    """
-
-    def __init__(self, nodes: BatchType, join: Callable[[list[BatchType]], BatchType]) -> None:
-        self.in_memory, self._join, self._none = [nodes], join, nodes.pick(slice(0, 0))
+    def __init__(self, nodes: BatchType) -> None:
+        self.in_memory, self._none = [nodes], nodes.pick(slice(0, 0))
         self._file: BinaryIO | None = None
         self._stored: list[tuple[int, int]] = []  # where each batch on disk begins, and how many nodes it has
 
@@ -60,7 +60,7 @@ class Pool(Generic[BatchType]):
 
     def add(self, nodes: BatchType) -> None:
         self.put_back(nodes)
-        if len(self.in_memory) > 1 and sum(batch.bytes for batch in self.in_memory) > MOST_BYTES:
+        if len(self.in_memory) > 1 and sum(table.nbytes for batch in self.in_memory for table in batch) > MOST_BYTES:
             self._store(self.in_memory.pop(0))
 
     def put_back(self, nodes: BatchType) -> None:
@@ -80,7 +80,7 @@ class Pool(Generic[BatchType]):
                 self.in_memory.append(last.pick(torch.arange(first)))
             taken.insert(0, last.pick(torch.arange(first, last.size)) if first else last)
             most -= last.size - first
-        return self._join(taken) if taken else self._none
+        return join(taken) if taken else self._none
 
     def all(self) -> BatchType:
         """Removes all nodes."""

@@ -15,14 +15,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from relucert.bounding.interval import Interval
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.products import TINY
+from relucert.branch_and_bound.stages import Maps
 
 SWEEPS = 40  # at most
 CHUNK_NUMBERS = 2**22  # of products that are compared at once
 PULLED = 8  # constraints of one stage that are pulled back for a node
 LEAST_CHANGE = 1e-3  # of an interval's width at the root
 CLEAR = 1e-4  # of an interval's width at the root: how far it is from zero where the sign is clear
+INPUTS = -1  # the number of the inputs, before those of the stages
 
 
 class Implied(NamedTuple):
@@ -59,25 +62,29 @@ class Implied(NamedTuple):
 
 
 class Intervals:
-    """The intervals of a batch of nodes: of inputs, in units of the scale, and of every stage's pre-activations."""
+    """The intervals of a batch of nodes: of the inputs, in units of the scale, and of every stage's pre-activations.
+
+    Attributes:
+        lower, upper: By the number of a stage, or `INPUTS`: (count, neurons).
+        width: Likewise, how wide they are at the root, (neurons,).
+        empty: In which nodes the constraints contradict each other, (count,).
+        changed: Whether the present sweep narrowed an interval.
+    """
 
     def __init__(self, dual_ascent: DualAscent, low: Tensor, high: Tensor, nodes: Nodes) -> None:
         self.dual_ascent, self.nodes = dual_ascent, nodes
         self.stages, count = self.dual_ascent.stages, len(nodes.rows)
-        self.low, self.high = low.repeat(count, 1), high.repeat(count, 1)
         self.first = low, high
-        self.span = (high - low).clamp(min=TINY)
-        self.lower: list[Tensor] = []
-        self.upper: list[Tensor] = []
-        self.width: list[Tensor] = []
-        for stage in self.stages:
+        self.lower, self.upper = {INPUTS: low.repeat(count, 1)}, {INPUTS: high.repeat(count, 1)}
+        self.width = {INPUTS: (high - low).clamp(min=TINY)}
+        for number, stage in enumerate(self.stages):
             active = len(stage.neurons) - stage.unstable_count
             signs = nodes.signs[:, stage.columns]
             lower, upper = stage.lower.repeat(count, 1), stage.upper.repeat(count, 1)
             lower, upper = torch.where(signs > 0, 0.0, lower), torch.where(signs < 0, 0.0, upper)
-            self.lower.append(torch.cat([lower, torch.zeros(count, active)], 1))
-            self.upper.append(torch.cat([upper, torch.full((count, active), torch.inf)], 1))
-            self.width.append(torch.cat([stage.upper - stage.lower, torch.full((active,), torch.inf)]))
+            self.lower[number] = torch.cat([lower, torch.zeros(count, active)], 1)
+            self.upper[number] = torch.cat([upper, torch.full((count, active), torch.inf)], 1)
+            self.width[number] = torch.cat([stage.upper - stage.lower, torch.full((active,), torch.inf)])
         self.row = self.dual_ascent.rows.pick(nodes.rows)
         self.row_matrix = None if self.dual_ascent.row_matrix is None else self.dual_ascent.row_matrix[nodes.rows]
         self.empty = torch.zeros(count, dtype=torch.bool)
@@ -88,7 +95,8 @@ class Intervals:
         sweeps = torch.zeros(known.shape, dtype=torch.int16)
         for sweep in range(most):
             self.changed = False
-            self._forward()
+            for number in range(len(self.stages)):
+                self._tighten(number, *self._range(number))
             self._row()
             for number in reversed(range(len(self.stages))):
                 self._backward(number)
@@ -102,56 +110,41 @@ class Intervals:
         known = known.masked_fill(self.nodes.signs != 0, 0)
         return Implied(known, sweeps, self._nearly(), *self._influence(), self.empty, self._points())
 
-    def _activations(self, number: int) -> tuple[Tensor, Tensor]:
-        return self.lower[number].clamp(min=0), self.upper[number].clamp(min=0)
+    def _terms(self, maps: Maps, matrix: Tensor | None) -> list[tuple[int, Tensor, Tensor, Tensor]]:
+        """What affine functions are sums of: numbers of stages or `INPUTS`, with matrices and ends of intervals."""
+        terms = [] if matrix is None else [(INPUTS, matrix, self.lower[INPUTS], self.upper[INPUTS])]
+        for number, weight in maps.weights.items():
+            terms.append((number, weight, self.lower[number].clamp(min=0), self.upper[number].clamp(min=0)))
+        return terms
+
+    def _stage_terms(self, number: int) -> list[tuple[int, Tensor, Tensor, Tensor]]:
+        return self._terms(self.stages[number].maps, self.dual_ascent.matrices[number])
 
     def _range(self, number: int) -> tuple[Tensor, Tensor]:
         """The values of a stage by the intervals of its arguments, (count, neurons) each."""
-        maps, matrix = self.stages[number].maps, self.dual_ascent.matrices[number]
-        lower, upper = maps.bias.repeat(len(self.low), 1), maps.bias.repeat(len(self.low), 1)
-        sources = [] if matrix is None else [(matrix, self.low, self.high)]
-        sources += [(weight, *self._activations(earlier)) for earlier, weight in maps.weights.items()]
-        for weight, low, high in sources:
+        lower = upper = self.stages[number].maps.bias.repeat(len(self.empty), 1)
+        for _, weight, low, high in self._stage_terms(number):
             middle, half = (low + high) / 2 @ weight.T, (high - low) / 2 @ weight.abs().T
             lower, upper = lower + middle - half, upper + middle + half
         return lower, upper
 
-    def _forward(self) -> None:
-        for number in range(len(self.stages)):
-            lower, upper = self._range(number)
-            self._tighten(number, lower, upper)
+    def _unit(self, number: int) -> Tensor:
+        """The widths of intervals at the root, 1 where they are infinite: (neurons,)."""
+        return self.width[number].where(self.width[number].isfinite(), 1)
 
     def _tighten(self, number: int, lower: Tensor, upper: Tensor) -> None:
-        """Intersects the intervals of a stage with others; empty ones end the propagation of a node."""
-        width = self.width[number].where(self.width[number].isfinite(), 1)
-        self.changed |= bool(
-            ((lower > self.lower[number] + LEAST_CHANGE * width) | (upper < self.upper[number] - LEAST_CHANGE * width))[
-                ~self.empty
-            ].any()
-        )
-        lower, upper = torch.maximum(self.lower[number], lower), torch.minimum(self.upper[number], upper)
-        self.empty |= (lower > upper + CLEAR * width).any(1)
-        middle = (lower + upper) / 2
-        crossed = lower > upper
-        self.lower[number] = torch.where(crossed, middle, lower)
-        self.upper[number] = torch.where(crossed, middle, upper)
-
-    def _clip(self, low: Tensor, high: Tensor) -> None:
-        """Intersects the intervals of the inputs with others."""
-        change = LEAST_CHANGE * self.span
-        self.changed |= bool(((low > self.low + change) | (high < self.high - change))[~self.empty].any())
-        low, high = torch.maximum(self.low, low), torch.minimum(self.high, high)
-        self.empty |= (low > high + CLEAR * self.span).any(1)
-        middle, crossed = (low + high) / 2, low > high
-        self.low, self.high = torch.where(crossed, middle, low), torch.where(crossed, middle, high)
+        """Intersects intervals with others; empty ones end the propagation of a node."""
+        unit, before = self._unit(number), Interval(self.lower[number], self.upper[number])
+        narrower = (lower > before.lower + LEAST_CHANGE * unit) | (upper < before.upper - LEAST_CHANGE * unit)
+        self.changed |= bool(narrower[~self.empty].any())
+        lower, upper = before.meet(Interval(lower, upper))
+        self.empty |= (lower > upper + CLEAR * unit).any(1)
+        middle, crossed = (lower + upper) / 2, lower > upper
+        self.lower[number], self.upper[number] = lower.where(~crossed, middle), upper.where(~crossed, middle)
 
     def _row(self) -> None:
         """The row is at most 0: each of its terms is at most what the least of the others leaves."""
-        least = self.row.bias.clone()
-        terms = []
-        if self.row_matrix is not None:
-            terms.append((-1, self.row_matrix, self.low, self.high))
-        terms += [(number, weight, *self._activations(number)) for number, weight in self.row.weights.items()]
+        least, terms = self.row.bias.clone(), self._terms(self.row, self.row_matrix)
         for _, weight, low, high in terms:
             least += (torch.where(weight > 0, low, high) * weight).sum(1)
         slack = (-least).clamp(min=0)[:, None]
@@ -162,13 +155,12 @@ class Intervals:
             self._narrow(number, bottom, top)
 
     def _narrow(self, number: int, low: Tensor, high: Tensor) -> None:
-        """Takes intervals of a stage's activations, or with the number -1 of the inputs."""
-        if number < 0:
-            self._clip(low, high)
-        else:
+        """Takes intervals of a stage's activations, or of the inputs."""
+        if number != INPUTS:
             active = torch.arange(low.shape[1]) >= self.stages[number].unstable_count
-            bottom = torch.where((low > 0) | active, low, -torch.inf)
-            self._tighten(number, bottom, torch.where(active, high, high.clamp(min=0)))
+            low = torch.where((low > 0) | active, low, -torch.inf)
+            high = torch.where(active, high, high.clamp(min=0))
+        self._tighten(number, low, high)
 
     def _slacks(self, number: int) -> tuple[Tensor, Tensor]:
         """How far the least values of a stage are below its upper bounds, the largest above its lower bounds.
@@ -176,42 +168,36 @@ class Intervals:
         Infinite where the arguments imply the bound, so that it tells nothing about them. (count, neurons) each.
         """
         lower, upper = self._range(number)
-        change = LEAST_CHANGE * self.width[number].where(self.width[number].isfinite(), 1)
+        change = LEAST_CHANGE * self._unit(number)
         below = torch.where(self.upper[number] < upper - change, (self.upper[number] - lower).clamp(min=0), torch.inf)
         above = torch.where(self.lower[number] > lower + change, (upper - self.lower[number]).clamp(min=0), torch.inf)
         return below, above
 
     def _backward(self, number: int) -> None:
         """The bounds of a stage bound the arguments of its neurons."""
-        below, above = self._slacks(number)
-        maps, matrix = self.stages[number].maps, self.dual_ascent.matrices[number]
-        sources = [(earlier, weight, *self._activations(earlier)) for earlier, weight in maps.weights.items()]
-        sources += [] if matrix is None else [(-1, matrix, self.low, self.high)]
-        for earlier, weight, low, high in sources:
+        rates = 1 / torch.cat(self._slacks(number), 1).clamp(min=TINY)
+        for earlier, weight, low, high in self._stage_terms(number):
             plus, minus = weight.clamp(min=0), (-weight).clamp(min=0)
-            rates = 1 / torch.cat([below, above], 1).clamp(min=TINY)
             rise = 1 / _largest_products(rates, torch.cat([plus, minus]))
             fall = 1 / _largest_products(rates, torch.cat([minus, plus]))
             self._narrow(earlier, high - fall, low + rise)
 
     def _pulled(self, number: int) -> None:
         """Pulls constraints of a later stage, those with the least slack, back to the input."""
-        below, above = self._slacks(number)
-        width = self.width[number]
-        slack, chosen = (torch.cat([below, above], 1) / torch.cat([width, width])).topk(
-            min(PULLED, 2 * len(width)), largest=False
-        )
+        width, low, high = self.width[number], self.lower[INPUTS][:, None], self.upper[INPUTS][:, None]
+        relative = torch.cat(self._slacks(number), 1) / width.repeat(2)
+        slack, chosen = relative.topk(min(PULLED, 2 * len(width)), largest=False)
         if not bool(slack.isfinite().any()):
             return
         used, neurons = slack.isfinite(), chosen % len(width)
         signs = torch.where(chosen < len(width), 1.0, -1.0)
         limits = torch.where(signs > 0, self.upper[number].gather(1, neurons), -self.lower[number].gather(1, neurons))
         constants, forms = self._pull(number, neurons, signs)
-        least = constants + torch.where(forms > 0, forms * self.low[:, None], forms * self.high[:, None]).sum(2)
+        least = constants + torch.where(forms > 0, forms * low, forms * high).sum(2)
         room = torch.where(used, limits - least, torch.inf).clamp(min=0)[..., None] / forms.abs().clamp(min=TINY)
-        top = torch.where(forms > 0, self.low[:, None] + room, torch.inf).amin(1)
-        bottom = torch.where(forms < 0, self.high[:, None] - room, -torch.inf).amax(1)
-        self._clip(bottom, top)
+        top = torch.where(forms > 0, low + room, torch.inf).amin(1)
+        bottom = torch.where(forms < 0, high - room, -torch.inf).amax(1)
+        self._tighten(INPUTS, bottom, top)
 
     def _pull(self, number: int, neurons: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
         """Linear functions of the inputs below neurons of a stage times signs, (count, some) each.
@@ -221,7 +207,7 @@ class Intervals:
         chosen = torch.zeros(*neurons.shape, len(self.width[number]))
         forms = {number: chosen.scatter_(2, neurons[..., None], signs[..., None])}
         constants = torch.zeros(neurons.shape)
-        at_input = torch.zeros(*neurons.shape, self.low.shape[1])
+        at_input = torch.zeros(*neurons.shape, len(self.width[INPUTS]))
         for later in reversed(range(number + 1)):
             form = forms.pop(later, None)
             if form is None:
@@ -244,15 +230,18 @@ class Intervals:
                 at_input = at_input + form @ matrix
         return constants, at_input
 
-    def _unstable(self, tables: list[Tensor]) -> list[Tensor]:
-        return [table[..., : stage.unstable_count] for table, stage in zip(tables, self.stages, strict=True)]
+    def _unstable(self) -> list[Tensor]:
+        """Lower and upper bounds of all unstable neurons, (count, unstable), and widths at the root, (unstable,)."""
+        columns = [(number, slice(stage.unstable_count)) for number, stage in enumerate(self.stages)]
+        tables = self.lower, self.upper, self.width
+        return [torch.cat([table[number][..., some] for number, some in columns], -1) for table in tables]
 
     def _signs(self) -> Tensor:
-        lower, upper, width = (torch.cat(self._unstable(table), -1) for table in (self.lower, self.upper, self.width))
+        lower, upper, width = self._unstable()
         return (lower > CLEAR * width).to(torch.int8) - (upper < -CLEAR * width).to(torch.int8)
 
     def _nearly(self) -> Tensor:
-        lower, upper, width = (torch.cat(self._unstable(table), -1) for table in (self.lower, self.upper, self.width))
+        lower, upper, width = self._unstable()
         return (lower > -CLEAR * width) | (upper < CLEAR * width)
 
     def _influence(self) -> tuple[Tensor, Tensor]:
@@ -260,7 +249,8 @@ class Intervals:
 
         A constraint counts 2^(-slack) in units of its largest term (the rule of Jeroslow and Wang for clauses).
         """
-        widths, weights, pull = self.high - self.low, torch.zeros_like(self.low), torch.zeros_like(self.low)
+        widths = self.upper[INPUTS] - self.lower[INPUTS]
+        weights, pull = torch.zeros_like(widths), torch.zeros_like(widths)
         for number, matrix in enumerate(self.dual_ascent.matrices):
             if matrix is None:
                 continue
@@ -271,7 +261,7 @@ class Intervals:
             pull = pull + (rising - falling) @ matrix * widths
         influences, preferred = [], []
         for stage, matrix in zip(self.stages, self.dual_ascent.matrices, strict=True):
-            sizes = torch.zeros(1, self.low.shape[1]) if matrix is None else matrix
+            sizes = torch.zeros(1, widths.shape[1]) if matrix is None else matrix
             sizes = sizes[: stage.unstable_count].expand(stage.unstable_count, -1)
             sizes = sizes / sizes.abs().sum(1, keepdim=True).clamp(min=TINY)
             influences.append(weights @ sizes.abs().T + TINY)
@@ -280,9 +270,9 @@ class Intervals:
 
     def _points(self) -> Tensor:
         """The middles of the intervals, or their ends where an interval has shrunk to an end of the region's own."""
-        middle, near = (self.low + self.high) / 2, CLEAR * self.span
-        middle = torch.where(self.high < self.first[0] + near, self.first[0], middle)
-        return torch.where(self.low > self.first[1] - near, self.first[1], middle)
+        low, high, near = self.lower[INPUTS], self.upper[INPUTS], CLEAR * self.width[INPUTS]
+        middle = torch.where(high < self.first[0] + near, self.first[0], (low + high) / 2)
+        return torch.where(low > self.first[1] - near, self.first[1], middle)
 
 
 def _largest_products(factors: Tensor, matrix: Tensor) -> Tensor:

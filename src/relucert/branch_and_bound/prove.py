@@ -8,7 +8,7 @@ can't decide, such as one at which a margin is zero.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,12 +16,13 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.bounding.boxes import suits_cuts
 from relucert.bounding.record import Record
-from relucert.branch_and_bound.box_tree import STAGE, BoxProver
+from relucert.branch_and_bound.box_tree import BoxProver
 from relucert.branch_and_bound.boxes import TOO_SMALL
 from relucert.branch_and_bound.cut_record import CutTree
 from relucert.branch_and_bound.interval_tree import IntervalProver
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import TooLarge, search_bytes
+from relucert.branch_and_bound.subtrees import Prover
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Report, silent
@@ -71,34 +72,25 @@ def prove(
         report: Called now and then with how far the search is.
     """
     with at_most(fitting_workers(search_bytes(problem.network))):
-        return _prove(problem, ends, violates, record, record_cuts, report)
+        is_box = problem.region.norm.body == "box"
+        if ((record_cuts and is_box) or not record) and suits_cuts(problem.network, problem.region):
+            cuts = CutTree(problem.exact, problem.prop) if record else None
+            outcome = _run(BoxProver(problem, violates, ends, report, cuts))
+            if outcome.failure != TOO_SMALL:
+                return replace(outcome, cuts=cuts)
+        if not problem.network.rectifiers_only:
+            return _run(IntervalProver(problem, violates, ends, report))
+        kept = SearchRecord(problem.exact) if record else None
+        outcome = _run(NeuronProver(problem, violates, ends, report, kept))
+        return outcome if kept is None or not outcome.proven else replace(outcome, record=kept.finish())
 
 
-def _prove(
-    problem: Problem, ends: float, violates: Callable[[Tensor], bool], record: bool, record_cuts: bool, report: Report
-) -> Outcome:
-    is_box = problem.region.norm.body == "box"
-    if ((record_cuts and is_box) or not record) and suits_cuts(problem.network, problem.region):
-        cuts = CutTree(problem.exact, problem.prop) if record else None
-        box_prover = BoxProver(problem, violates, ends, report, cuts)
-        try:
-            with until(ends), torch.inference_mode(False), torch.no_grad():
-                proven, failure = box_prover.run()
-        except TimeUp:
-            proven, failure = False, LATE
-        if failure != TOO_SMALL:
-            return Outcome(proven, failure, box_prover.nodes, STAGE, cuts=cuts)
-    kept = SearchRecord(problem.exact) if record else None
-    prover: NeuronProver | IntervalProver
-    if problem.network.rectifiers_only:
-        prover = NeuronProver(problem, violates, ends, report, kept)
-    else:
-        prover = IntervalProver(problem, violates, ends, report)
+def _run(prover: Prover) -> Outcome:
     try:
-        with until(ends), torch.inference_mode(False), torch.no_grad():
+        with until(prover.ends), torch.inference_mode(False), torch.no_grad():
             proven, failure = prover.run()
     except TooLarge as error:
-        return Outcome(False, str(error), prover.nodes, prover.stage)
+        proven, failure = False, str(error)
     except TimeUp:
-        return Outcome(False, LATE, prover.nodes, prover.stage)
-    return Outcome(proven, failure, prover.nodes, prover.stage, kept.finish() if kept is not None and proven else None)
+        proven, failure = False, LATE
+    return Outcome(proven, failure, prover.nodes, prover.stage)

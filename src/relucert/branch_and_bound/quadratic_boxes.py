@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.fused import Fused
 from relucert.bounding.quadratic_zonotopes import QuadraticBounds, RowBounds, half_widths
 from relucert.branch_and_bound.boxes import WIDTH_WEIGHT, Boxes, BoxVisitor, normalised
-from relucert.branch_and_bound.subtrees import Ended
 
 
 @dataclass(eq=False)
@@ -31,15 +30,14 @@ class QuadraticVisitor(BoxVisitor):
 
     def _visit(self, boxes: Boxes) -> Boxes:
         bounds = self.bounds(boxes.low, boxes.high)
-        boxes = replace(boxes, open=boxes.open & ~((bounds.lower > 0)[:, None] & self.groups).any(2))
+        boxes = boxes._replace(open=boxes.open & ~((bounds.lower > 0)[:, None] & self.groups).any(2))
         left = boxes.open.any(1).nonzero().flatten()
         if not len(left):
             return boxes.pick(left)
         boxes, bounds = boxes.pick(left), RowBounds(*(table[left] for table in bounds))
         everything, rows = torch.arange(len(left)), self._rows_to_close(boxes, bounds)
         minimisers = torch.where(bounds.slopes[everything, rows] > 0, boxes.low, boxes.high)
-        if self._violated(boxes, minimisers, everything):
-            raise Ended(None)
+        self._offer(boxes, minimisers)
         widths = boxes.high - boxes.low
         shares = widths / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(bounds.spreads[everything, rows]) + WIDTH_WEIGHT * normalised(shares)
@@ -71,4 +69,4 @@ class QuadraticVisitor(BoxVisitor):
         half = half_widths(boxes.low, boxes.high)
         high = torch.fmin(boxes.high, RIGOROUS.ceil(boxes.low + RIGOROUS.above(half * rising, 1)))
         low = torch.fmax(boxes.low, RIGOROUS.floor(boxes.high - RIGOROUS.above(half * falling, 1)))
-        return replace(boxes, low=low, high=high)
+        return boxes._replace(low=low, high=high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.bounding.interval import Interval
-from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
-from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes, join
+from relucert.branch_and_bound.confirm import neuron_bounds
+from relucert.branch_and_bound.dual_ascent import AscentResult, DualAscent, Nodes
 from relucert.branch_and_bound.stages import Stages
 from relucert.common.progress import Report, silent
 from relucert.execution.team import current_team, workers_there
@@ -67,14 +67,6 @@ class RefinedNeurons(NamedTuple):
     bounds: Tensor
 
 
-class RefinementShare(NamedTuple):
-    """Neurons for a worker, with the seconds for their trees, and until no more can be proven."""
-
-    neurons: Tensor
-    seconds: float
-    left: float
-
-
 @dataclass(frozen=True, eq=False)
 class RefinementWork:
     """The work of a team on the trees of one value's neurons."""
@@ -86,6 +78,8 @@ class RefinementWork:
     divisible: bool = False
 
     def answer(self, shares: Sequence[Any], report: Report = silent) -> Iterator[list[RefinedNeurons | None]]:
+        """What each share's neurons come to, (count,); it also has the seconds for their trees, and until no more can
+        be proven."""
         check_subnormals()  # in the process that proves it
         for neurons, seconds, left in shares:
             now = time.monotonic()
@@ -110,7 +104,7 @@ def refine(stages: Stages, value: int, interval: Interval, refining: Refining, l
     else:
         parts = [neurons[number::workers] for number in range(workers)]
         seconds, left = (stop - now) / workers, refining.ends - now
-        items = [(RefinementShare(part, seconds, left),) for part in parts if len(part)]
+        items = [((part, seconds, left),) for part in parts if len(part)]
         results = [result for came in team.run(work, items) for _, result in came]
     for result in results:
         if result is not None:
@@ -148,14 +142,14 @@ class Refinement:
             recent = history[max(0, len(history) - 1 - PATIENCE)] - history[-1]
             if len(history) > PATIENCE and recent <= LEAST_GAIN * history[0]:
                 break
-        rows, leaves = neuron_rows(self.stages, self.value, self.neurons, self.signs), self.leaves.nodes()
-        least = proven_bounds(self.stages, rows, leaves, ends=ends)
-        return RefinedNeurons(self.neurons, self.signs, leaves, row_bounds(least, leaves, len(self.neurons)))
+        leaves = self.leaves.nodes
+        bounds = neuron_bounds(self.stages, self.value, self.neurons, self.signs, leaves, ends)
+        return RefinedNeurons(self.neurons, self.signs, leaves, bounds)
 
     def _least(self) -> Tensor:
         """The least bound of every row, as computed."""
         start = torch.full((len(self.neurons),), torch.inf)
-        return start.scatter_reduce(0, self.leaves.nodes().rows, self.leaves.lower, "amin")
+        return start.scatter_reduce(0, self.leaves.nodes.rows, self.leaves.lower, "amin")
 
     def _missing(self) -> float:
         """The sum of what all rows are below zero."""
@@ -168,7 +162,7 @@ class Refinement:
         stable = (least[:count] > 0) | (least[count:] > 0)
         order = leaves.lower.argsort(descending=True)
         worst = torch.zeros(len(self.neurons), dtype=torch.long)
-        worst[leaves.nodes().rows[order]] = order
+        worst[leaves.nodes.rows[order]] = order
         rows = (~stable).repeat(2).nonzero().flatten()
         worst = worst[rows]
         worst = worst[leaves.score[worst] > 0] if self.dual_ascent.unstable_count else worst[:0]
@@ -177,66 +171,55 @@ class Refinement:
         for some in worst.split(max(1, self.stages.batch_size // 2)):
             if time.monotonic() > self.ends:
                 break
-            halves = leaves.nodes().pick(some).split(leaves.best[some])
+            halves = leaves.nodes.pick(some).split(leaves.best[some])
             leaves.replace(some, self.dual_ascent.run(halves, REFINING_STEPS, self.ends))
         return True
 
 
 class _Leaves:
-    """The leaves of all trees, in tables that grow.
-
-    Attributes:
-        lower: Bounds as computed, (count,).
-        best, score: The neuron to split, and how much it matters, (count,).
-    """
+    """The leaves of all trees, in tables that grow."""
 
     def __init__(self, results: list[AscentResult]) -> None:
-        self._nodes = join([result.nodes for result in results])
-        self._lower = torch.cat([result.lower for result in results])
-        self._score, self._best = self._choice(torch.cat([result.scores for result in results]))
-        self.count = len(self._lower)
+        self._tables = [torch.cat(columns) for columns in zip(*map(_columns, results), strict=True)]
+        self.count = len(self._tables[0])
 
+    @property
     def nodes(self) -> Nodes:
-        return self._nodes.pick(slice(None, self.count))
+        return Nodes(*(table[: self.count] for table in self._tables[:3]))
 
     @property
     def lower(self) -> Tensor:
-        return self._lower[: self.count]
-
-    @property
-    def best(self) -> Tensor:
-        return self._best[: self.count]
+        """Bounds as computed, (count,)."""
+        return self._tables[3][: self.count]
 
     @property
     def score(self) -> Tensor:
-        return self._score[: self.count]
+        """How much the neuron to split matters, (count,)."""
+        return self._tables[4][: self.count]
+
+    @property
+    def best(self) -> Tensor:
+        """The neuron to split, (count,)."""
+        return self._tables[5][: self.count]
 
     def replace(self, indices: Tensor, halves: AscentResult) -> None:
         """Replaces each of some leaves by its two halves; `halves` has those of the sign 1 first, then those of -1."""
-        lower = torch.maximum(halves.lower, self._lower[indices].repeat(2))
-        self._reserve(len(indices))
-        new = torch.arange(self.count, self.count + len(indices))
-        both = torch.cat([indices, new])
-        for table, numbers in zip(self._nodes, halves.nodes, strict=True):
+        lower = torch.maximum(halves.lower, self.lower[indices].repeat(2))
+        after = self.count + len(indices)
+        if after > len(self._tables[0]):
+            self._tables = [_grown(table, 2 * after) for table in self._tables]
+        both = torch.cat([indices, torch.arange(self.count, after)])
+        for table, numbers in zip(self._tables, _columns(replace(halves, lower=lower)), strict=True):
             table[both] = numbers
-        self._lower[both] = lower
-        self._score[both], self._best[both] = self._choice(halves.scores)
-        self.count += len(indices)
+        self.count = after
 
-    def _reserve(self, more: int) -> None:
-        if self.count + more > len(self._lower):
-            size = 2 * (self.count + more)
-            self._nodes = Nodes(*(_grown(table, size) for table in self._nodes))
-            self._lower, self._score, self._best = (
-                _grown(table, size) for table in (self._lower, self._score, self._best)
-            )
 
-    @staticmethod
-    def _choice(scores: Tensor) -> tuple[Tensor, Tensor]:
-        if not scores.shape[1]:
-            return scores.new_zeros(len(scores)), torch.zeros(len(scores), dtype=torch.long)
-        score, best = scores.max(1)
-        return score, best
+def _columns(result: AscentResult) -> tuple[Tensor, ...]:
+    """The rows, signs and duals of nodes, their bounds, and the scores and numbers of the neurons to split."""
+    scores = result.scores
+    if scores.shape[1]:
+        return *result.nodes, result.lower, *scores.max(1)
+    return *result.nodes, result.lower, scores.new_zeros(len(scores)), torch.zeros(len(scores), dtype=torch.long)
 
 
 def _grown(table: Tensor, size: int) -> Tensor:

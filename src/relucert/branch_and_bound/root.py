@@ -15,7 +15,7 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.relaxers import CROWN, FAST_LIN
-from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds
+from relucert.branch_and_bound.confirm import neuron_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent
 from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refining, both_bounds, improved, refine
 from relucert.branch_and_bound.search_record import SearchRecord
@@ -60,8 +60,7 @@ def _optimised(stages: Stages, value: int, interval: Interval, ends: float) -> I
             break
         dual_ascent = DualAscent(stages, stages.maps(value, some).pick(torch.arange(len(some)), sign))
         result = dual_ascent.run(dual_ascent.roots(), HIDDEN_STEPS, ends, HIDDEN_RATE)
-        rows = neuron_rows(stages, value, some, sign)
-        least = proven_bounds(stages, rows, result.nodes)
+        least = neuron_bounds(stages, value, some, sign, result.nodes)
         if stages.record is not None:
             stages.record.offer(stages, value, some, sign, result.nodes, least)
         interval = improved(interval, some, sign, least)

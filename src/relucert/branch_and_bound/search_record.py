@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.bounding.interval import Interval
 from relucert.bounding.record import Leaves, NeuronBounds, Record, join_leaves, rules_of
-from relucert.branch_and_bound.confirm import neuron_rows, proven_bounds, row_bounds
+from relucert.branch_and_bound.confirm import neuron_bounds
 from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.refine import improved
 from relucert.branch_and_bound.stages import Stages
@@ -23,13 +23,12 @@ CHEAP_RULES = ("fast-lin", "crown")  # that bound all neurons before any search
 
 
 class _Offer(NamedTuple):
-    """Trees for lower or upper bounds of neurons, and the bound that each of them proves, (count,)."""
+    """Trees for lower or upper bounds of neurons, the bound that each of them proves, (count,), and their leaves."""
 
-    trees: NeuronBounds
+    neurons: Tensor
+    signs: Tensor
     bounds: Tensor
-
-
-_Best = tuple[tuple[int, int], tuple[float, int, int]]
+    leaves: Leaves
 
 
 @dataclass(eq=False)
@@ -56,47 +55,45 @@ class SearchRecord:
             return interval
         trees = self._kept[value]
         nodes = _moved(trees.leaves, stages)
-        rows = neuron_rows(stages, value, trees.neurons, trees.signs)
-        least = row_bounds(proven_bounds(stages, rows, nodes, ends=ends), nodes, len(trees.neurons))
+        least = neuron_bounds(stages, value, trees.neurons, trees.signs, nodes, ends)
         self.offer(stages, value, trees.neurons, trees.signs, nodes, least)
         return improved(interval, trees.neurons, trees.signs, least)
 
     def offer(self, stages: Stages, value: int, neurons: Tensor, signs: Tensor, nodes: Nodes, least: Tensor) -> None:
         """Takes the trees of neurons times signs, (count,), as leaves, and the least bound of each tree."""
-        trees = NeuronBounds(neurons, signs.to(torch.int8), _leaves(stages, nodes, nodes.rows))
-        self._offers[value].append(_Offer(trees, least.nan_to_num(-torch.inf)))
+        leaves = _leaves(stages, nodes, nodes.rows)
+        self._offers[value].append(_Offer(neurons, signs.to(torch.int8), least.nan_to_num(-torch.inf), leaves))
 
     def settle(self, value: int, ruled: Interval, interval: Interval) -> None:
         """Keeps the best tree for either bound of each neuron of a value, if it beats the rules and the bound matters.
 
         One bound of a neuron does not matter where the other bound shows that the neuron is stable.
         """
-        best: dict[tuple[int, int], tuple[float, int, int]] = {}
+        self._kept.pop(value, None)
         offers = self._offers.pop(value, [])
-        for number, offer in enumerate(offers):
-            columns = offer.trees.neurons.tolist(), offer.trees.signs.tolist(), offer.bounds.tolist()
-            for index, (neuron, sign, bound) in enumerate(zip(*columns, strict=True)):
-                by_rules = float(ruled.lower[0, neuron]) if sign > 0 else -float(ruled.upper[0, neuron])
-                needless = bool((interval.upper if sign > 0 else -interval.lower)[0, neuron] <= 0)
-                if not needless and bound > best.get((neuron, sign), (by_rules,))[0]:
-                    best[neuron, sign] = bound, number, index
-        self._keep(value, offers, list(best.items()))
-
-    def _keep(self, value: int, offers: list[_Offer], best: list[_Best]) -> None:
-        """Keeps one tree per bound; best: neuron and sign, with the bound, the offer and the tree's index in it."""
-        if not best:
-            self._kept.pop(value, None)
+        if not offers:
             return
-        leaves = []
-        for number, offer in enumerate(offers):
-            numbers = torch.full((len(offer.bounds),), -1, dtype=torch.long)
-            for index, (_, (_, source, form)) in enumerate(best):
-                if source == number:
-                    numbers[form] = index
-            forms = numbers[offer.trees.leaves.forms]
-            leaves.append(offer.trees.leaves.pick(forms >= 0)._replace(forms=forms[forms >= 0]))
-        neurons, signs = torch.tensor([neuron_and_sign for neuron_and_sign, _ in best]).T
-        self._kept[value] = NeuronBounds(neurons, signs.to(torch.int8), join_leaves(leaves))
+        neurons = torch.cat([offer.neurons for offer in offers])
+        signs = torch.cat([offer.signs for offer in offers])
+        bounds = torch.cat([offer.bounds for offer in offers])
+        by_rules = torch.where(signs > 0, ruled.lower[0, neurons], -ruled.upper[0, neurons])
+        needless = torch.where(signs > 0, interval.upper[0, neurons], -interval.lower[0, neurons]) <= 0
+        best: dict[tuple[int, int], int] = {}  # by neuron and sign, the number of a tree
+        for tree in (~needless & (bounds > by_rules)).nonzero().flatten().tolist():
+            bound_of = int(neurons[tree]), int(signs[tree])
+            if bounds[tree] > bounds[best.setdefault(bound_of, tree)]:
+                best[bound_of] = tree
+        if not best:
+            return
+        kept = torch.tensor(list(best.values()))
+        numbers = torch.full((len(neurons),), -1)
+        numbers[kept] = torch.arange(len(kept))
+        first, batches = 0, []
+        for offer in offers:
+            forms = numbers[first + offer.leaves.forms]
+            batches.append(offer.leaves.pick(forms >= 0)._replace(forms=forms[forms >= 0]))
+            first += len(offer.neurons)
+        self._kept[value] = NeuronBounds(neurons[kept], signs[kept], join_leaves(batches))
 
     def close(self, stages: Stages, rows: Tensor, nodes: Nodes) -> None:
         """Records proven leaves of the property's rows, (count,)."""

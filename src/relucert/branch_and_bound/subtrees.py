@@ -8,9 +8,10 @@ the property. A worker that dies costs its nodes another try.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.branch_and_bound.pool import BatchType, Pool, StorageError
 from relucert.common.deadline import TimeUp, until
-from relucert.common.progress import Report, silent
+from relucert.common.progress import Progress, Report, silent
 from relucert.execution.team import Team, current_team
 from relucert.query.problem import Problem
 
@@ -37,27 +38,48 @@ class Ended(Exception):  # noqa: N818
         self.reason = reason
 
 
-class Visitor(Protocol[BatchType]):
+def try_points(problem: Problem, points: Tensor, violates: Callable[[Tensor], bool]) -> None:
+    """Checks the point (size,) of the least margin among some, (count, size), if it is not positive, as computed.
+
+    Raises Ended where it violates the property.
+    """
+    margins = problem.prop.values(problem.exact(points)).amin(1)
+    least = int(margins.nan_to_num(torch.inf).argmin())
+    if bool(margins[least] <= 0) and violates(points[least]):
+        raise Ended(None)
+
+
+@dataclass(eq=False)
+class Visitor(ABC, Generic[BatchType]):
     """Bounds nodes of one tree.
 
     Attributes:
-        batch_size: How many nodes are visited at once.
-        nodes: How many nodes were visited.
+        problem: A batch of one.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        nodes: How many nodes were bounded.
+        bound: The least bound of the last visit, as computed; None where several rows are bounded at once.
     """
 
+    problem: Problem
+    violates: Callable[[Tensor], bool]
+    nodes: int = field(default=0, init=False)
+    bound: float | None = field(default=None, init=False)
+
     @property
-    def batch_size(self) -> int: ...
+    @abstractmethod
+    def batch_size(self) -> int:
+        """How many nodes are visited at once."""
 
-    nodes: int
-
+    @abstractmethod
     def visit(self, nodes: BatchType) -> BatchType:
         """Closes the nodes that it can; returns the others, split. Raises Ended where the search is over."""
 
     def recorded(self) -> Any:
-        """The record of the nodes that were closed, where one is kept; it can be pickled."""
+        """The record of the nodes that were closed, which can be pickled; None where none is kept."""
 
     def merge_record(self, nodes: BatchType, recorded: Any) -> BatchType:
         """Takes over what another visitor recorded; returns the nodes that it left open, as this one knows them."""
+        return nodes
 
 
 class Tree(Protocol[BatchType]):
@@ -68,8 +90,6 @@ class Tree(Protocol[BatchType]):
 
     def visitor(self, ends: float, violates: Callable[[Tensor], bool]) -> Visitor[BatchType]:
         """A visitor that keeps a record of its own."""
-
-    def join(self, batches: list[BatchType]) -> BatchType: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,14 +147,14 @@ class SubtreeWork(Generic[BatchType]):
         return ShareResult(share.nodes, 0, [], reason)
 
     def _search(self, share: Share[BatchType]) -> ShareResult[BatchType]:
-        started, points, failure = time.monotonic(), list[Tensor](), None
+        started, points, failure, problem = time.monotonic(), list[Tensor](), None, self.tree.problem
 
         def violates(point: Tensor) -> bool:
             points.append(point)
-            return share.stops and _seems_violated(self.tree.problem, point)
+            return share.stops and bool((problem.prop.values(problem.exact(point[None])) <= 0).any())
 
         visitor = self.tree.visitor(started + share.left, violates)
-        waiting = Pool(share.nodes, self.tree.join)
+        waiting = Pool(share.nodes)
         try:
             with until(started + share.left), torch.inference_mode(False), torch.no_grad():
                 while waiting.size:
@@ -162,56 +182,90 @@ def visit_newest(visitor: Visitor[BatchType], waiting: Pool[BatchType]) -> None:
 
 
 @dataclass(eq=False)
-class TreeSearch(Generic[BatchType]):
-    """Visits the nodes of a tree until none is open, or until time is over.
+class Prover(ABC):
+    """Proves that the rows of a property stay positive in a region.
 
     Attributes:
-        tree: The tree.
-        visitor: Visits nodes in this process.
-        violates: Judges a point, (size,); True ends the search.
-        ends: When time for the question is over, on the monotonic clock.
-        tell: Called after every visit with the number of open nodes.
+        problem: A batch of one.
+        violates: Checks a point (size,) that the search came upon; True ends the search.
+        ends: When time is over, on the monotonic clock.
+        report: Called now and then with how far the search is.
+        nodes: How many nodes were bounded.
+        stage: What the search is doing or was doing last, in a word.
+        bound: The least bound of the last visit of nodes, as computed.
     """
 
-    tree: Tree[BatchType]
-    visitor: Visitor[BatchType]
+    problem: Problem
     violates: Callable[[Tensor], bool]
     ends: float
-    tell: Callable[[int], None]
+    report: Report = silent
+    nodes: int = field(default=0, init=False)
+    stage: str = field(default="root", init=False)
+    bound: float | None = field(default=None, init=False)
 
-    def run(self, waiting: Pool[BatchType], stop: float) -> bool:
-        """Whether all nodes are closed; `waiting` has those that are not at the time `stop`. Raises Ended."""
+    def run(self) -> tuple[bool, str | None]:
+        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
         try:
-            return self._run(waiting, stop)
+            self._prove()
+        except Ended as ended:
+            return False, ended.reason
+        return True, None
+
+    @abstractmethod
+    def _prove(self) -> None:
+        """Returns where it is proven; else raises Ended."""
+
+    @abstractmethod
+    def _open_rows(self) -> int:
+        """How many rows are not proven yet."""
+
+    def _tell(self, open_nodes: int) -> None:
+        rows = self._open_rows()
+        self.report(Progress(stage=self.stage, nodes=self.nodes, open=open_nodes, rows=rows, bound=self.bound))
+
+    def _searched(
+        self, tree: Tree[BatchType], visitor: Visitor[BatchType], waiting: Pool[BatchType], stop: float
+    ) -> bool:
+        """Whether all nodes that wait are closed by the time `stop`; those that are not still wait. Raises Ended."""
+        before = self.nodes - visitor.nodes
+
+        def tell(open_nodes: int) -> None:
+            self.nodes, self.bound = before + visitor.nodes, visitor.bound
+            self._tell(open_nodes)
+
+        try:
+            while waiting.size:
+                if time.monotonic() > stop:
+                    return False
+                team = current_team()
+                if team is not None and team.is_there():
+                    shares = _Shares(waiting, team.size, visitor.batch_size, stop, self.ends)
+                    self._share_out(team, tree, visitor, shares, tell)
+                else:
+                    visit_newest(visitor, waiting)
+                    tell(waiting.size)
+            return True
         except StorageError as error:
             raise Ended(str(error)) from error
+        finally:
+            self.nodes = before + visitor.nodes
 
-    def _run(self, waiting: Pool[BatchType], stop: float) -> bool:
-        while waiting.size:
-            if time.monotonic() > stop:
-                return False
-            team = current_team()
-            if team is not None and team.is_there():
-                self._together(team, waiting, stop)
-                continue
-            visit_newest(self.visitor, waiting)
-            self.tell(waiting.size)
-        return True
-
-    def _together(self, team: Team, waiting: Pool[BatchType], stop: float) -> None:
-        shares = _Shares(waiting, team.size, self.visitor.batch_size, stop, self.ends)
-        with closing(team.run(SubtreeWork(self.tree), shares)) as work:
+    def _share_out(
+        self, team: Team, tree: Tree[BatchType], visitor: Visitor[BatchType], shares: _Shares[BatchType],
+        tell: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        with closing(team.run(SubtreeWork(tree), shares)) as work:
             for came in work:
                 for share, result in came:
                     shares.away -= share.nodes.size
-                    self._take(result, waiting, shares)
-                self.tell(waiting.size + shares.away)
+                    self._take(result, visitor, shares)
+                tell(shares.waiting.size + shares.away)
         if shares.away:
             raise Ended(LOST)
 
-    def _take(self, result: ShareResult[BatchType], waiting: Pool[BatchType], shares: _Shares[BatchType]) -> None:
-        waiting.add(self.visitor.merge_record(result.open, result.recorded))
-        self.visitor.nodes += result.visited
+    def _take(self, result: ShareResult[BatchType], visitor: Visitor[BatchType], shares: _Shares[BatchType]) -> None:
+        shares.waiting.add(visitor.merge_record(result.open, result.recorded))
+        visitor.nodes += result.visited
         for point in result.points:
             if self.violates(point):
                 raise Ended(None)
@@ -245,7 +299,3 @@ class _Shares(Generic[BatchType]):
         self.away += nodes.size
         seconds = min(FIRST_SLICE if few else SLICE, self.stop - now)
         return (Share(nodes, seconds, self.ends - now, self.stops),)
-
-
-def _seems_violated(problem: Problem, point: Tensor) -> bool:
-    return bool((problem.prop.values(problem.exact(point[None])) <= 0).any())

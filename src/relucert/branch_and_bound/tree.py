@@ -8,9 +8,7 @@ in float32; a node closes only by a back-substitution in float64 that bounds its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,22 +17,19 @@ from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
 from relucert.bounding.interval import Bounds
-from relucert.branch_and_bound import certificate_tree
-from relucert.branch_and_bound.certificate_tree import CertificateTree, CertificateVisitor
-from relucert.branch_and_bound.dual_ascent import Nodes, join
+from relucert.branch_and_bound.certificate_tree import CertificateTree
+from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.node_tree import NodeTree, NodeVisitor
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.refine import Refining
 from relucert.branch_and_bound.root import cheap_bounds, rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
-from relucert.branch_and_bound.subtrees import Ended, TreeSearch
-from relucert.common.progress import Progress, Report, silent
+from relucert.branch_and_bound.subtrees import Ended, Prover
 from relucert.execution.team import workers_there
 from relucert.methods.quadratic.cost import tightening_seconds
 from relucert.methods.quadratic.intervals import tightened_until
 from relucert.methods.quadratic.rows import RegionRows, decided_rows, suits_certificates
-from relucert.query.problem import Problem
 
 BEFORE_REFINING = 2.0  # seconds of the first tree
 LAYER_SECONDS = 5.0  # of the refinement of one layer, the first time
@@ -45,50 +40,27 @@ TIGHTEN_SHARE = 0.3  # of the time that is left, for bounds of pre-activations b
 
 
 @dataclass(eq=False)
-class NeuronProver:
-    """Proves that the rows of a property stay positive in a region.
+class NeuronProver(Prover):
+    """Splits by the signs of neurons.
 
     Attributes:
-        problem: A batch of one.
-        violates: Checks a point (size,) that the search came upon; True ends the search.
-        ends: When time is over, on the monotonic clock.
-        report: Called now and then with how far the search is.
         record: Keeps what proves the rows, where a proof is to be written: all rows from the last root.
-        nodes: How many nodes were bounded.
-        stage: What the search is doing or was doing last, in a word.
     """
 
-    problem: Problem
-    violates: Callable[[Tensor], bool]
-    ends: float
-    report: Report = silent
     record: SearchRecord | None = None
-    nodes: int = 0
-    stage: str = "root"
 
     def __post_init__(self) -> None:
         self.network, self.prop, self.region = self.problem.exact, self.problem.prop, self.problem.region
-        self.bound: float | None = None
         self.certificates: tuple[RegionRows, Tensor] | None = None  # of a root, with the numbers of its rows
 
-    def run(self) -> tuple[bool, str | None]:
-        """Whether it is proven, and why the search ended where it is not and no violation ended it."""
-        try:
-            self._search()
-        except Ended as ended:
-            return False, ended.reason
-        return True, None
+    def _open_rows(self) -> int:
+        return len(self.left)
 
     def _enter(self, stage: str) -> None:
         self.stage, self.bound = stage, None
         self._tell(len(self.left))
 
-    def _tell(self, open_nodes: int) -> None:
-        self.report(
-            Progress(stage=self.stage, nodes=self.nodes, open=open_nodes, rows=len(self.left), bound=self.bound)
-        )
-
-    def _search(self) -> None:
+    def _prove(self) -> None:
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
         self._enter("root")
@@ -105,7 +77,7 @@ class NeuronProver:
             self._check_time()
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             refines = layers and refining.fits(layers)
-            visitor, waiting = started[0], Pool(started[1], join)
+            visitor, waiting = started[0], Pool(started[1])
             for_a_while = time.monotonic() + seconds / workers_there()
             if self._tree(visitor, waiting, for_a_while if refines or self.certificates else self.ends):
                 return
@@ -164,10 +136,10 @@ class NeuronProver:
             roots = tree.roots(asked)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             return False
-        visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots, certificate_tree.join)
+        visitor, waiting = tree.visitor(self.ends, self.violates), Pool(roots)
         started = time.monotonic()
         stop = started + seconds
-        while not self._searched(visitor, waiting, stop):
+        while not self._searched(tree, visitor, waiting, min(self.ends, stop)):
             self._check_time()
             nodes = waiting.all()
             waiting.put_back(nodes)
@@ -218,26 +190,12 @@ class NeuronProver:
         self._enter("tree")
         nodes = waiting.all()
         waiting.put_back(nodes.pick(torch.isin(visitor.tree.open_rows[nodes.rows], self.left)))
-        closed = self._searched(visitor, waiting, stop)
+        closed = self._searched(visitor.tree, visitor, waiting, min(self.ends, stop))
         self._keep(visitor)
         nodes = waiting.all()
         waiting.put_back(nodes)
         self.left = visitor.tree.open_rows[nodes.rows.unique()]
         return closed
-
-    def _searched(self, visitor: NodeVisitor | CertificateVisitor, waiting: Pool[Any], stop: float) -> bool:
-        """Whether all nodes that wait are closed by the time `stop`; those that are not still wait."""
-        before = self.nodes - visitor.nodes
-
-        def tell(open_nodes: int) -> None:
-            self.nodes, self.bound = before + visitor.nodes, visitor.bound
-            self._tell(open_nodes)
-
-        search: TreeSearch[Any] = TreeSearch(visitor.tree, visitor, self.violates, self.ends, tell)
-        try:
-            return search.run(waiting, min(self.ends, stop))
-        finally:
-            self.nodes = before + visitor.nodes
 
     def _keep(self, visitor: NodeVisitor) -> None:
         """Records what a visitor has proven."""

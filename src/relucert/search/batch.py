@@ -14,17 +14,14 @@ from relucert.common.progress import Progress
 from relucert.methods.method import ExpensiveMethod
 from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation
-from relucert.search.first_order import LIMIT, least_rows
-from relucert.search.prediction import RelativeWidths
 from relucert.search.root import MarginCurve, PredictedMargin
-from relucert.search.shells import NEARBY, ShellBounds
-from relucert.search.state import SearchState
+from relucert.search.shells import NEARBY, PredictionModel, ShellBounds
+from relucert.search.state import LIMIT, SearchState, least_rows
 
 MAX_ROUNDS = 60  # evaluations of a question, at most; halving the bracket after TRUST of them ends long before
 PATIENCE = 12  # rounds after which every evaluation proves, as margins may jump where predictions look for a root
 TRUST = 20  # rounds after which predictions are not used any more: halving the bracket always ends
 STRIDE_GROWTH = 4.0  # of the step above the best radius, where predictions are of no use
-NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 BARELY = 1.001  # how far beyond the first-order radius rounding may move a root
 CLOSE = 1e-4  # distances of evaluated radii, in logarithms, below which rounding is all there is to see
 SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which predictions are not needed
@@ -63,7 +60,7 @@ class SearchBatch(SearchState):
         name, lower = self.evaluator.method.name, float(self.best.min())
         self.reporter.enter(Progress(stage=name, evaluations=self.rounds, lower=lower or None))
 
-    def begin_with(self, model: RelativeWidths | ShellBounds) -> None:
+    def begin_with(self, model: PredictionModel) -> None:
         """Starts where other searches in the same regions ended: the first radius is predicted already."""
         if isinstance(model, ShellBounds):
             self.model = self.evaluator.of_rows(self.problem, self.heights, self.steepness, model)
@@ -77,8 +74,7 @@ class SearchBatch(SearchState):
         root = curve.root()
         usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
         self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
-        self.relative_error = self._relative_error()
-        self._choose()
+        self._choose(self._relative_error())
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
         """Starts from where a weaker method ended: what it proved is proven."""
@@ -154,8 +150,7 @@ class SearchBatch(SearchState):
         moved = ((self.root - previous) / self.root).abs()
         self._learn_error_rate(moved)
         by_structure = self.evaluator.smooth or self.exact_prediction or self.evaluator.shelled is not None
-        self.relative_error = self._relative_error() if by_structure else 2 * moved.square()
-        self._choose()
+        self._choose(self._relative_error() if by_structure else 2 * moved.square())
 
     def _take_last(self, nearby: Tensor | None = None) -> None:
         """Updates the prediction model by the last evaluation; nearby: where the root is known to be near it."""
@@ -181,10 +176,10 @@ class SearchBatch(SearchState):
             return torch.where(self.root < (1 + NEARBY) * self.model.radii, 0, torch.inf)
         return self.error_rate * (self.root.log() - self.model.logs).abs()
 
-    def _choose(self) -> None:
-        """The next radius, and whether to prove it, by the predicted root and how far it may be off."""
+    def _choose(self, error: Tensor) -> None:
+        """The next radius, and whether to prove it, by the predicted root and how far, relatively, it may be off."""
         tolerance = self.evaluator.tolerance
-        error = self.relative_error.clamp(min=max(self.evaluator.noise, tolerance / 3))
+        error = error.clamp(min=max(self.evaluator.noise, tolerance / 3))
         self.proving = (error <= 0.6 * tolerance) | (self.rounds >= PATIENCE)
         aim = self.root * (1 - torch.where(self.proving, error * 2.0 ** self.failures.clamp(max=30), 0).clamp(max=0.5))
         inside = (aim > self.best) & (aim < self.ceiling) & (self.rounds < TRUST)
@@ -217,7 +212,7 @@ class SearchBatch(SearchState):
         step = (last.margins / self.slope[:, None]).abs()
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
-        curve = self._predicted().near_root(last, step, NEWTON)
+        curve = self._predicted().near_root(last, step)
         self.root, self.slope = curve.root(), curve.slope()
         if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
             self._take_secant()

@@ -25,7 +25,7 @@ from relucert.network import Network
 from relucert.query.problem import Problem
 from relucert.search.experience import Experience
 from relucert.search.prediction import TINIEST, Brackets, Correction, RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.shells import PredictionModel, ShellBounds
 
 FLOAT_NOISE = 2e-6  # relative radius that float32's rounding may move
 
@@ -52,13 +52,10 @@ class Evaluation(NamedTuple):
         def joined(tensors: Iterable[Tensor]) -> Tensor:
             return torch.cat(list(tensors))[order]
 
-        def interval(value: int) -> Interval:
-            return Interval(
-                joined(batch.hidden[value].lower.to(dtype) for batch in batches),
-                joined(batch.hidden[value].upper.to(dtype) for batch in batches),
-            )
-
-        hidden = {value: interval(value) for value in batches[0].hidden}
+        hidden = {
+            value: Interval.join([batch.hidden[value].cast(dtype) for batch in batches], 0).select(order)
+            for value in batches[0].hidden
+        }
         traced = [batch.hidden.tight for batch in batches if isinstance(batch.hidden, TracedBounds)]
         if len(traced) == len(batches):
             hidden = TracedBounds(hidden, {value: joined(tight[value] for tight in traced) for value in traced[0]})
@@ -168,9 +165,9 @@ class Evaluator:
         return torch.stack([reference - lower, upper - reference], 1) / outer.clamp(min=TINIEST)
 
     def told(
-        self, problem: Problem, radii: Tensor, evaluation: Evaluation, model: RelativeWidths | ShellBounds,
+        self, problem: Problem, radii: Tensor, evaluation: Evaluation, model: PredictionModel,
         nearby: Tensor | None = None,
-    ) -> RelativeWidths | ShellBounds:  # fmt: skip
+    ) -> PredictionModel:  # fmt: skip
         """The prediction model after an evaluation at radii, (batch,); nearby: where roots are near these, (batch,)."""
         if isinstance(model, ShellBounds):
             assert evaluation.constants is not None
@@ -198,9 +195,7 @@ class Evaluator:
         unstable = {value: ~self.network.stable(value, *hidden[value]) for value in deep}
         return {value: torch.stack([where, where], 1) for value, where in unstable.items()}
 
-    def predict(
-        self, problem: Problem, radii: Tensor, model: RelativeWidths | ShellBounds, correction: Correction
-    ) -> Tensor:
+    def predict(self, problem: Problem, radii: Tensor, model: PredictionModel, correction: Correction) -> Tensor:
         """Predicted margins at candidate radii, (batch, candidates, rows), from predicted hidden bounds."""
         network, region, prop = self._candidates(problem, radii)
         if isinstance(model, ShellBounds):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relucert.network import Affine, Network
 from relucert.search.prediction import RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.shells import PredictionModel
 
 WIDTH = 3.0  # relative widths are guessed to be this over the square root of how many products a neuron sums, at most 1
 GROWTH = 0.05  # the exponent with which relative widths are guessed to grow with the radius
@@ -52,7 +52,7 @@ class Experience:
             growth[value] = GROWTH if depths[value] else 0.0
         return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), widths=widths, growth=growth)
 
-    def learn(self, model: RelativeWidths | ShellBounds, shares: Tensor) -> None:
+    def learn(self, model: PredictionModel, shares: Tensor) -> None:
         """Learns from one search.
 
         Args:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
@@ -31,7 +32,30 @@ HALF_BELIEVED = 0.03
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class PerQuestion:
+    """Tensors with one row per question, by themselves or by value, and what is the same for all questions."""
+
+    def select(self, members: Tensor) -> Self:
+        return join([self], members)
+
+
+PerQuestionType = TypeVar("PerQuestionType", bound=PerQuestion)
+
+
+def join(batches: Sequence[PerQuestionType], order: Tensor) -> PerQuestionType:
+    """Joins batches, reordered by `order`."""
+
+    def joined(parts: list[Any]) -> Any:
+        if isinstance(parts[0], dict):
+            return {value: joined([part[value] for part in parts]) for value in parts[0]}
+        return torch.cat(parts)[order] if isinstance(parts[0], Tensor) else parts[0]
+
+    names = vars(batches[0])
+    return replace(batches[0], **{name: joined([getattr(batch, name) for batch in batches]) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class Correction(PerQuestion):
     """A method's least margin less that of its surrogate, as a function of the radius: 0 at radius 0.
 
     radii, in ascending order, and amounts: (batch, radii) each. Unlike bounds a correction may also shrink.
@@ -47,9 +71,6 @@ class Correction:
     def add(self, radii: Tensor, amounts: Tensor) -> Correction:
         ordered, order = torch.cat([self.radii, radii[:, None]], 1).sort(dim=1)
         return Correction(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
-
-    def select(self, members: Tensor) -> Correction:
-        return Correction(self.radii[members], self.amounts[members])
 
     def at(self, radii: Tensor) -> Tensor:
         """The correction at candidates, (batch, candidates): by the square of the radius where one was evaluated, else
@@ -131,7 +152,7 @@ class Brackets:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeWidths:
+class RelativeWidths(PerQuestion):
     """The positions of hidden bounds between their brackets, at one radius of each question.
 
     Attributes:
@@ -199,26 +220,6 @@ class RelativeWidths:
         steps = radii.log() - self.logs[:, None]
         factors = (self.growth[value][:, None] * steps).exp().to(self.widths[value].dtype)
         return (factors[..., None, None] * self.widths[value][:, None]).flatten(0, 1)
-
-    def select(self, members: Tensor) -> RelativeWidths:
-        widths = {value: tensor[members] for value, tensor in self.widths.items()}
-        growth = {value: tensor[members] for value, tensor in self.growth.items()}
-        return RelativeWidths(self.logs[members], widths, growth, self.measured)
-
-    @classmethod
-    def merge(cls, batches: Sequence[RelativeWidths], order: Tensor) -> RelativeWidths:
-        """Joins batches, reordered by `order`."""
-
-        def joined(tensors: Sequence[Tensor]) -> Tensor:
-            return torch.cat(list(tensors))[order]
-
-        first = batches[0]
-        return cls(
-            joined([batch.logs for batch in batches]),
-            {value: joined([batch.widths[value] for batch in batches]) for value in first.widths},
-            {value: joined([batch.growth[value] for batch in batches]) for value in first.growth},
-            first.measured,
-        )
 
 
 def _between(reference: Tensor, inner: Tensor, outer: Tensor, share: Tensor) -> Interval:

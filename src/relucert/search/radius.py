@@ -101,4 +101,4 @@ class Searcher:
         return Problem(self.evaluator.network, region.cast(torch.float64), prop.cast(torch.float64))
 
     def _batch(self, problem: Problem) -> SearchBatch:
-        return SearchBatch.start(self.evaluator, self._experience, self.reporter, problem)
+        return SearchBatch(self.evaluator, self._experience, self.reporter, problem)

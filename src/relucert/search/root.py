@@ -13,14 +13,15 @@ from torch import Tensor
 
 from relucert.query.problem import Problem
 from relucert.search.evaluation import Evaluator
-from relucert.search.prediction import Correction, RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.prediction import Correction
+from relucert.search.shells import PredictionModel
 
 SECTIONINGS = 5  # of the bracket around a predicted root, at most
 SHARPNESS = 0.05  # relative width of that bracket at which they end: less is wasted on a guess
 ROUGH = 0.3  # width of the bracket before the first evaluation
 SHARPEST = 1e-3  # width of the bracket where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
+NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
 FARTHER = (4.0, 8.0, 16.0, 64.0)  # times the last radius, to look at where the margin is positive up to there
 INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root: where to look first
@@ -87,13 +88,13 @@ class PredictedMargin:
 
     evaluator: Evaluator
     problem: Problem
-    model: RelativeWidths | ShellBounds
+    model: PredictionModel
     correction: Correction
     offset: Tensor | float = 0.0
 
     def meeting(self, last: MarginCurve) -> PredictedMargin:
         """The prediction, moved so that it meets the last evaluation, (batch, 1) each."""
-        return replace(self, offset=last.margins - replace(self, offset=0.0).at(last.radii))
+        return replace(self, offset=self.offset + last.margins - self.at(last.radii))
 
     def at(self, radii: Tensor) -> Tensor:
         """The predicted margins at candidate radii, (batch, radii)."""
@@ -113,17 +114,16 @@ class PredictedMargin:
             curve = self._section(guess * torch.tensor(FAR_FACTORS, dtype=torch.float64), centre)
         return self._sharpened(curve, SHARPEST if exact else ROUGH)
 
-    def near_root(self, last: MarginCurve, step: Tensor, shares: tuple[float, ...]) -> MarginCurve:
+    def near_root(self, last: MarginCurve, step: Tensor) -> MarginCurve:
         """Margins around the root, by sectioning ever more closely.
 
         Args:
             last: The last evaluation, (batch, 1) each.
             step: From its radius to the root, as guessed: (batch, 1).
-            shares: Of that step, where to look first.
         """
         distant = torch.tensor(COARSE_STEPS, dtype=torch.float64)
         far = last.radii * torch.where(last.margins > 0, 1 + 3 * distant, 1 - distant)
-        near = last.radii + step * torch.tensor(shares, dtype=torch.float64)
+        near = last.radii + step * torch.tensor(NEWTON, dtype=torch.float64)
         curve = self._section(torch.where(step.abs() < NEAR * last.radii, near, far), last)
         if not bool(curve.crossed.all()):
             curve = self._section(far, last)

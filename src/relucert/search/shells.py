@@ -8,13 +8,14 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from relucert.bounding.interval import Bounds, Interval
+from relucert.search.prediction import PerQuestion, RelativeWidths
 
 HALVINGS = 24  # of the bracket around a roughly predicted root
 TREND = 0.75  # the share of the evaluated radius from which on bounds tell how they go on beyond it
@@ -23,7 +24,7 @@ FARTHEST = 8.0  # how many times that radius a prediction goes
 
 
 @dataclass(frozen=True, eq=False)
-class ShellBounds:
+class ShellBounds(PerQuestion):
     """Hidden bounds and Lipschitz constants in the regions that the shells within one radius of each question end with.
 
     Attributes:
@@ -131,16 +132,6 @@ class ShellBounds:
         batch = torch.arange(len(table))[:, None]
         return torch.lerp(table[batch, left], table[batch, right], share)
 
-    def select(self, members: Tensor) -> ShellBounds:
-        hidden = {value: table[members] for value, table in self.hidden.items()}
-        return ShellBounds(self.radii[members], self.heights[members], self.constants[members], hidden, self.measured)
 
-    @classmethod
-    def merge(cls, batches: Sequence[ShellBounds], order: Tensor) -> ShellBounds:
-        """Joins batches, reordered by `order`."""
-        first = batches[0]
-        radii, heights, constants = (
-            torch.cat([getattr(batch, name) for batch in batches])[order] for name in ("radii", "heights", "constants")
-        )
-        hidden = {value: torch.cat([batch.hidden[value] for batch in batches])[order] for value in first.hidden}
-        return cls(radii, heights, constants, hidden, first.measured)
+PredictionModel = RelativeWidths | ShellBounds
+"""What evaluations tell of the hidden bounds at other radii."""

@@ -1,116 +1,82 @@
-"""The state of a batch of radius searches."""
+"""The state of a batch of radius searches, which begins with margins to first order at the centre."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from relucert.common.progress import Reporter
 from relucert.query.problem import Problem
 from relucert.search.end import SearchEnd
 from relucert.search.evaluation import Evaluation, Evaluator
 from relucert.search.experience import Experience
-from relucert.search.first_order import LIMIT, least_rows, predicts_exactly, slopes_at_centre
-from relucert.search.prediction import Correction, RelativeWidths
-from relucert.search.shells import ShellBounds
+from relucert.search.prediction import Correction, join
+from relucert.search.shells import PredictionModel, ShellBounds
 
+LIMIT = 1e12  # no radius above is looked for, nor one below its inverse
+ROWS = 3  # margins that a prediction looks at
 ABOVE_GUESS = 1.4  # how far beyond a guess of the root, before the first evaluation, shells tell it best
 
 
-@dataclass(eq=False)
 class SearchState:
     """The state of a batch of radius searches; every tensor has one row per question still open."""
 
-    evaluator: Evaluator
-    experience: Experience
-    reporter: Reporter
-    problem: Problem
-    model: RelativeWidths | ShellBounds  # of hidden bounds, by the last evaluation or by what other searches taught
-    correction: Correction
-    index: Tensor
-    radii: Tensor  # to evaluate next, or evaluated last
-    proving: Tensor  # whether that evaluation is the proving one
-    root: Tensor  # the predicted radius
-    slope: Tensor  # the margin's change with the radius there
-    relative_error: Tensor  # by how much, relatively, the predicted radius may be off
-    distance: Tensor  # of the last evaluation from the one before, in logarithms
-    error_rate: Tensor  # the same, as a share of its distance from the last evaluation
-    best: Tensor  # the largest radius proven, 0: none yet
-    ceiling: Tensor  # the smallest radius that failed to prove
-    weakest: Tensor  # the row of the least margin at the best radius
-    failures: Tensor
-    margin: Tensor  # the least of the last evaluation
-    before: Tensor  # the radius evaluated before the last one
-    margin_before: Tensor  # the least there
-    heights: Tensor  # every margin at the centre, (open, rows)
-    steepness: Tensor  # every margin's slope there, (open, rows)
-    focus: Tensor  # the rows that predictions look at, (open, a few): those that look like reaching zero first
-    stride: Tensor  # in tolerances, from the best radius to the next where predictions are of no use
-    first_order: Tensor  # where the margin would vanish if it kept falling as at the centre
-    whole: Tensor  # the radius beyond which there are no further valid inputs
-    exact_prediction: bool  # whether what is predicted is what will be found
-    last: Evaluation | None = None  # while the model is that of the one before
-    guess: Tensor | None = None  # where a first root is predicted about; None: the first radius is chosen
-    rounds: int = 0
-    due_to: dict[int, str] = field(default_factory=dict)  # by question, the weaker method that proved the best radius
-    ended: list[RelativeWidths | ShellBounds] = field(default_factory=list)
-    ended_index: list[Tensor] = field(default_factory=list)
-    ended_radii: list[Tensor] = field(default_factory=list)  # as shares of the first-order radii
-
-    @classmethod
-    def start(cls, evaluator: Evaluator, experience: Experience, reporter: Reporter, problem: Problem) -> Self:
+    def __init__(self, evaluator: Evaluator, experience: Experience, reporter: Reporter, problem: Problem) -> None:
         """The state before the first evaluation: margins and their slopes at the centre."""
+        self.evaluator, self.experience, self.reporter, self.problem = evaluator, experience, reporter, problem
         network, region, prop = evaluator.instance(problem, problem.region.radius, evaluator.quick)
         values = network.values(region.points)
         count = len(problem)
         which = torch.arange(count) if region.which is None else region.which
         centre = {value: values[value][which] for value in network.preactivations}
         zeros, none = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.long)
-        margins = prop.values(values[-1][which]).double()
-        slopes = slopes_at_centre(evaluator, problem, centre, margins)
-        reached = margins / -slopes  # by every row alone, to first order
-        radii, weakest = reached.clamp(1 / LIMIT, LIMIT).min(1)
-        whole = problem.region.whole if region.box is not None else zeros + torch.inf
-        first = torch.minimum(radii, whole)
-        guess, model = first * experience.first_share, None
-        if evaluator.shelled is not None:
-            guess = torch.minimum(ABOVE_GUESS * guess, whole)
-            model = ShellBounds.start(evaluator.shelled.shells, guess, margins, slopes, centre)
-        return cls(
-            evaluator=evaluator,
-            experience=experience,
-            reporter=reporter,
-            problem=problem,
-            model=model or evaluator.initial_widths(problem, guess, experience),
-            correction=Correction.none(count),
-            index=torch.arange(count),
-            radii=guess,
-            proving=zeros > 0,
-            root=first,
-            slope=slopes.gather(1, weakest[:, None]).squeeze(1),
-            relative_error=zeros + torch.inf,
-            distance=zeros,
-            error_rate=zeros + experience.error_rate,
-            best=zeros,
-            ceiling=zeros + torch.inf,
-            weakest=none,
-            failures=none,
-            margin=margins.amin(1),
-            before=zeros,
-            margin_before=margins.amin(1),
-            heights=margins,
-            steepness=slopes,
-            focus=least_rows(reached),
-            stride=zeros + 1,
-            first_order=first,
-            whole=whole,
-            exact_prediction=predicts_exactly(evaluator, problem),
-            guess=guess if model is None else None,
-        )
+        self.heights = prop.values(values[-1][which]).double()  # every margin at the centre, (open, rows)
+        self.steepness = _slopes_at_centre(evaluator, problem, centre, self.heights)  # their slopes there, (open, rows)
+        reached = self.heights / -self.steepness  # by every row alone, to first order
+        radii, nearest = reached.clamp(1 / LIMIT, LIMIT).min(1)
+        # The radius beyond which there are no further valid inputs:
+        self.whole = problem.region.whole if region.box is not None else zeros + torch.inf
+        # Where the margin would vanish if it kept falling as at the centre:
+        self.first_order = torch.minimum(radii, self.whole)
+        guess = self.first_order * experience.first_share
+        self.model: PredictionModel  # of hidden bounds, by the last evaluation or by what other searches taught
+        self.guess: Tensor | None  # where a first root is predicted about; None: the first radius is chosen
+        if evaluator.shelled is None:
+            self.model, self.guess = evaluator.initial_widths(problem, guess, experience), guess
+        else:
+            guess, shells = torch.minimum(ABOVE_GUESS * guess, self.whole), evaluator.shelled.shells
+            self.model = ShellBounds.start(shells, guess, self.heights, self.steepness, centre)
+            self.guess = None
+        self.correction = Correction.none(count)
+        self.index = torch.arange(count)
+        self.radii = guess  # to evaluate next, or evaluated last
+        self.proving = zeros > 0  # whether that evaluation is the proving one
+        self.root = self.first_order  # the predicted radius
+        self.slope = self.steepness.gather(1, nearest[:, None]).squeeze(1)  # the margin's change with the radius there
+        self.distance = zeros  # of the last evaluation from the one before, in logarithms
+        # By how much the predicted radius may be off, as a share of its distance from the last evaluation:
+        self.error_rate = zeros + experience.error_rate
+        self.best = zeros  # the largest radius proven, 0: none yet
+        self.ceiling = zeros + torch.inf  # the smallest radius that failed to prove
+        self.weakest = none  # the row of the least margin at the best radius
+        self.failures = none
+        self.margin = self.heights.amin(1)  # the least of the last evaluation
+        self.before = zeros  # the radius evaluated before the last one
+        self.margin_before = self.margin  # the least there
+        self.focus = least_rows(
+            reached
+        )  # the rows that look like reaching zero first, which are predicted: (open, few)
+        self.stride = zeros + 1  # in tolerances, from the best radius to the next where predictions are of no use
+        self.exact_prediction = _predicts_exactly(evaluator, problem)  # whether what is predicted is what will be found
+        self.last: Evaluation | None = None  # while the model is that of the one before
+        self.rounds = 0
+        self.due_to: dict[int, str] = {}  # by question, the weaker method that proved the best radius
+        self.ended: list[PredictionModel] = []
+        self.ended_index: list[Tensor] = []
+        self.ended_radii: list[Tensor] = []  # as shares of the first-order radii
 
     @property
     def focused(self) -> Problem:
@@ -148,9 +114,30 @@ class SearchState:
         if self.ended:
             self.experience.learn(self.final_model(), torch.cat(self.ended_radii))
 
-    def final_model(self) -> RelativeWidths | ShellBounds:
+    def final_model(self) -> PredictionModel:
         """The prediction models of all questions, once all have ended."""
-        order = torch.cat(self.ended_index).argsort()
-        shells = [model for model in self.ended if isinstance(model, ShellBounds)]
-        widths = [model for model in self.ended if isinstance(model, RelativeWidths)]
-        return ShellBounds.merge(shells, order) if shells else RelativeWidths.merge(widths, order)
+        return join(self.ended, torch.cat(self.ended_index).argsort())
+
+
+def _predicts_exactly(evaluator: Evaluator, problem: Problem) -> bool:
+    """Whether what is predicted is what will be found: bounds before the first activations keep their relative
+    widths, unless a box cuts balls that are no boxes; or no bounds are predicted."""
+    alone = evaluator.network.activation_depths[-1] <= 1 and evaluator.surrogate is evaluator.method
+    return evaluator.recomputes or (alone and problem.region.walls is None)
+
+
+def _slopes_at_centre(evaluator: Evaluator, problem: Problem, centre: dict[int, Tensor], margins: Tensor) -> Tensor:
+    """The slope of each margin in the radius at the centre, (batch, rows), strictly negative; with a box the mean slope
+    up to the radius at which the first margin would vanish without it."""
+    radii = torch.ones(len(problem), dtype=torch.float64)
+    unboxed = replace(problem, region=replace(problem.region, box=None))
+    for questions in [unboxed] if problem.region.box is None else [unboxed, problem]:
+        ahead = evaluator.margins_to_first_order(questions, radii, centre)
+        slopes = ((ahead - margins) / radii[:, None]).clamp(max=-1e-30)
+        radii = (margins / -slopes).clamp(1 / LIMIT, LIMIT).amin(1)
+    return slopes
+
+
+def least_rows(amounts: Tensor) -> Tensor:
+    """The rows of the few least amounts: (batch, few)."""
+    return amounts.topk(min(ROWS, amounts.shape[1]), largest=False).indices
