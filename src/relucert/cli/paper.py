@@ -275,15 +275,14 @@ def _images(
 def _show(rerun: Rerun, screen: Screen) -> None:
     from relucert.experiments.paper import export
 
-    methods, results, setting = rerun.methods, rerun.results(), rerun.setting
-    inference = setting.inference
-    for title, (titles, rows) in export.both(results, methods, inference):
+    setting = rerun.setting
+    for title, (titles, rows) in export.both(rerun.cells()):
         screen.columns(titles, rows, len(export.QUESTION), heading=f"{title}, ours and the published")
     for subject, reason in rerun.skipped.items():
         screen.complain(f"{subject} is left out: {reason}")
     for subject, reasons in rerun.failed.items():
         screen.line("failed", f"{counted(len(reasons), 'answer')} of {subject}: {reasons[0]}")
-    screen.line("cells", export.legend(inference))
+    screen.line("cells", export.legend(setting.inference))
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
@@ -323,17 +322,15 @@ def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> Non
     from relucert.inputs.storage import files
     from relucert.report.runfile import MARK, table
 
-    methods, results = rerun.methods, rerun.results()
-    valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}
-    inference = rerun.setting.inference
-    cells = export.cells(results, methods, valid, inference)
+    cells, inference = rerun.cells(), rerun.setting.inference
+    rows = [cell.to_json() for cell in cells]
     mark = head["question"][:MARK]
     about = f"{_valid(rerun)}; question {mark}"
     texts = {
-        "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": cells}, indent=2, allow_nan=False) + "\n",
-        "csv": lambda: table([{**cell, "question": mark} for cell in cells]),
-        "markdown": lambda: export.markdown(results, methods, about, inference),
-        "latex": lambda: export.latex(results, methods, about, inference),
+        "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": rows}, indent=2, allow_nan=False) + "\n",
+        "csv": lambda: table([{**row, "question": mark} for row in rows]),
+        "markdown": lambda: export.markdown(cells, about, inference),
+        "latex": lambda: export.latex(cells, about, inference),
     }
     for name, path in outputs.items():
         files.write(path, texts[name]().encode())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from relucert.report import tables
 from relucert.report.markup import render
-from relucert.report.paper_table import Table, TableCell
+from relucert.report.paper_table import Table, TableCell, by_line
 from relucert.report.reading import REAL, AnswerKind
 from relucert.report.sections import NORMS
 from relucert.report.tables import NONE, Cell
@@ -43,42 +44,29 @@ def _network(network: str, cells: Sequence[TableCell]) -> tuple[Markup, Markup]:
 def _table(caption: str, cells: Sequence[TableCell], shown: Callable[[TableCell], Cell]) -> Markup:
     """One row per norm and target, one column per method."""
     methods = dict.fromkeys((cell.name, cell.kind) for cell in cells)
-    lines: dict[tuple[str, str], dict[str, TableCell]] = {}
-    for cell in cells:
-        lines.setdefault((cell.norm, cell.target), {})[cell.name] = cell
     rows = []
-    for (norm, target), by_method in lines.items():
-        count = max(cell.images for cell in by_method.values())
-        amounts = [
-            _noted(by_method[method], shown, count) if method in by_method else Cell(NONE) for method, _ in methods
-        ]
-        rows.append([Cell(NORMS.get(norm, norm)), Cell(target), Cell(count), *amounts])
+    for line in by_line(cells):
+        count = max(cell.images for cell in line)
+        amounts = {cell.name: _noted(cell, shown(cell), count) for cell in line}
+        norm, target = line[0].norm, line[0].target
+        question = [Cell(NORMS.get(norm, norm)), Cell(target), Cell(count)]
+        rows.append([*question, *(amounts.get(method, Cell(NONE)) for method, _ in methods)])
     titles = [f"{method} (no bound)" if kind is AnswerKind.ESTIMATE else method for method, kind in methods]
     return tables.table(caption, ("p", "target", "images", *titles), rows, sortable=True)
 
 
-def _noted(cell: TableCell, shown: Callable[[TableCell], Cell], count: int) -> Cell:
-    """A cell that says where it is about fewer images than others, or where not all intervals closed."""
-    amount = shown(cell)
+def _noted(cell: TableCell, amount: Cell, count: int) -> Cell:
+    """The amount; says where it is about fewer images than others, or where not all intervals closed."""
     notes = [amount.note] if amount.note else []
     notes += [f"{cell.images} of the images"] if cell.images < count else []
     notes += [f"{cell.closed} closed"] if cell.closed is not None and cell.closed < cell.images else []
-    return Cell(amount.shown, amount.value, ", ".join(notes) or None)
+    return replace(amount, note=", ".join(notes) or None)
 
 
 def _mean(cell: TableCell) -> Cell:
-    dagger = "\N{DAGGER}" if cell.sound is False and cell.kind is not AnswerKind.ESTIMATE else ""
-    return tables.bound(cell.kind, cell.mean, _beside(cell, cell.published and f"{cell.published}{dagger}"))
+    return tables.bound(cell.kind, cell.mean, cell.beside_mean)
 
 
 def _seconds(cell: TableCell) -> Cell:
-    published = None if cell.published_seconds is None else f"{cell.published_seconds:g}"
-    if cell.seconds is None:
-        return Cell(NONE, note=_beside(cell, published))
-    return Cell(f"{cell.seconds:.3g}", cell.seconds, _beside(cell, published))
-
-
-def _beside(cell: TableCell, published: str | None) -> str | None:
-    if published is None:
-        return None
-    return f"[{published}]" if cell.same_network else f"({published})"
+    shown = NONE if cell.seconds is None else f"{cell.seconds:.3g}"
+    return Cell(shown, cell.seconds, cell.beside_seconds())

@@ -41,10 +41,6 @@ class Subject:
         checksum = digest(network)
         return cls(name, network, checksum, is_authors(name, checksum))
 
-    @property
-    def label(self) -> str:
-        return f"{self.name} (the authors')" if self.authors else self.name
-
 
 def from_file(path: Path) -> Subject:
     """A network from an .onnx or .safetensors file, or an .npz file with W1, b1, W2, b2 and so on, by its size."""
