@@ -84,10 +84,9 @@ class Answers(Presentable, list[AnyAnswer]):
     def radii(self) -> list[float | None]:
         """The number of every answer: a certified radius, the lower end of an exact answer (infinite where nothing
         adversarial can be reached), an attack's distance or an estimate; None where there is none."""
-        from relucert.report.reading import AnswerKind, result
+        from relucert.report.reading import result
 
-        answers = map(result, self.rows())
-        return [answer.upper if answer.kind is AnswerKind.UPPER else answer.lower for answer in answers]
+        return [answer.amount for answer in map(result, self.rows())]
 
     def accuracy_at(self, radius: NumberLike) -> float:
         """The share of images that keep their class within a radius: certified, estimated or under attack, as the

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from relucert.common.words import counted
+from relucert.common.words import counted, listed
 from relucert.report.domain import in_words
 from relucert.report.grouping import RunGroup, grouped
 from relucert.report.markup import render
@@ -67,8 +67,7 @@ def _title(groups: Sequence[RunGroup], verdicts: Sequence[VerdictRun], paper: Se
     if not names:
         tables = f"The paper's table{'s' if len(paper) > 1 else ''}, computed anew"
         return "Which properties hold?" if verdicts else tables
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"How robust {'are' if len(names) > 1 else 'is'} {listed}?"
+    return f"How robust {'are' if len(names) > 1 else 'is'} {listed(names)}?"
 
 
 def _names(groups: Sequence[RunGroup]) -> list[str]:

@@ -20,13 +20,11 @@ def table_section(table: Table) -> Markup:
     networks: dict[str, list[TableCell]] = {}
     for cell in table.cells:
         networks.setdefault(cell.network, []).append(cell)
-    skipped = table.head.get("skipped")
     return render(
         "paper.html",
         table=table,
         inferences=dict.fromkeys(cell.inference for cell in table.cells if cell.inference != REAL),
         valid=dict.fromkeys(f"{cell.name}: {cell.valid_inputs}" for cell in table.cells if cell.valid_inputs),
-        left_out=[f"{name}: {reason}" for name, reason in skipped.items()] if isinstance(skipped, dict) else [],
         networks=[(network, *_network(network, cells)) for network, cells in networks.items()],
     )
 
@@ -68,5 +66,4 @@ def _mean(cell: TableCell) -> Cell:
 
 
 def _seconds(cell: TableCell) -> Cell:
-    shown = NONE if cell.seconds is None else f"{cell.seconds:.3g}"
-    return Cell(shown, cell.seconds, cell.beside_seconds())
+    return tables.number(cell.seconds, "{:.3g}", cell.beside_seconds())

@@ -61,20 +61,21 @@ class VerdictRun(Recorded):
 
 def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
     """The run that a record of `relucert verify` from this file tells of; raises LoadError with one line."""
-    head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, record))
-    network = _name(head, "network") if "image" in record["results"][0] else None
+    recorded = Recorded(record, path.name)
+    head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, recorded))
+    network = _name(recorded, "network") if "image" in record["results"][0] else None
     titles = ("network", "property") if network is None else ("image", "label", "rival")
     return VerdictRun(head, path.name, verdicts, network, titles)
 
 
-def _verdict(row: Mapping[str, Any], head: Mapping[str, Any]) -> RecordedVerdict:
+def _verdict(row: Mapping[str, Any], recorded: Recorded) -> RecordedVerdict:
     status = RESULTS.get(text(row, "result"), "unknown") if "result" in row else text(row, "status")
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
     return RecordedVerdict(
-        question=_question(row, head),
+        question=_question(row, recorded),
         failed=row.get("failed") is True,
-        about=_image(row) if "image" in row else _property(row, head),
+        about=_image(row) if "image" in row else _property(row, recorded),
         status=status,
         seconds=finite(row, "seconds"),
         nodes=whole(row, "nodes"),
@@ -91,20 +92,19 @@ def _image(row: Mapping[str, Any]) -> tuple[str | int, ...]:
     return whole(row, "image"), whole(row, "label"), rival
 
 
-def _property(row: Mapping[str, Any], head: Mapping[str, Any]) -> tuple[str | int, ...]:
+def _property(row: Mapping[str, Any], recorded: Recorded) -> tuple[str | int, ...]:
     """The files' names: of an instance its own, of a single property those that the head tells."""
     if "onnx" in row:
         return Path(text(row, "onnx")).name, Path(text(row, "vnnlib")).name
-    return Path(_name(head, "network") or "").name, Path(_name(head, "query") or "").name
+    return Path(_name(recorded, "network") or "").name, Path(_name(recorded, "query") or "").name
 
 
-def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+def _question(row: Mapping[str, Any], recorded: Recorded) -> str:
     if "image" not in row:
-        return f"properties of {_name(head, 'instances') or _name(head, 'network')}"
-    radius, measured, options = number(row, "radius"), norm(row), head.get("options")
+        return f"properties of {_name(recorded, 'instances') or _name(recorded, 'network')}"
+    radius, measured, target = number(row, "radius"), norm(row), recorded.options.get("target")
     if radius is None:
         raise ValueError("it has no radius")
-    target = options.get("target") if isinstance(options, dict) else None
     words = [
         f"within {radius!r}, p = {NORMS.get(measured, measured)}",
         in_words([read_domain(row)]),
@@ -114,8 +114,7 @@ def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _name(head: Mapping[str, Any], key: str) -> str | None:
+def _name(recorded: Recorded, key: str) -> str | None:
     """The name of a network, a list or a property, as the head has it."""
-    described = head.get(key)
-    name = described.get("name") if isinstance(described, dict) else None
+    name = recorded.said(key).get("name")
     return name if isinstance(name, str) else None

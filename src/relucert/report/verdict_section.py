@@ -55,15 +55,12 @@ def _by_status(verdicts: Sequence[RecordedVerdict]) -> Markup:
     for number, status in enumerate(STATUSES):
         for method in dict.fromkeys(verdict.method for verdict in _of(verdicts, status)):
             seconds = [verdict.seconds for verdict in _of(verdicts, status) if verdict.method == method]
-            mean, middle = fmean(seconds), median(seconds)
             rows.append(
                 [
                     Cell(MEANING[status], key=charts.colour(number)),
                     Cell(method or NONE),
-                    Cell(len(seconds), len(seconds)),
-                    Cell(f"{mean:.3g}", mean),
-                    Cell(f"{middle:.3g}", middle),
-                    Cell(f"{max(seconds):.3g}", max(seconds)),
+                    tables.number(len(seconds)),
+                    *(tables.number(time, "{:.3g}") for time in (fmean(seconds), median(seconds), max(seconds))),
                 ]
             )
     headers = ("verdict", "by", "questions", "mean seconds", "median", "most")
@@ -72,17 +69,16 @@ def _by_status(verdicts: Sequence[RecordedVerdict]) -> Markup:
 
 def _each(run: VerdictRun) -> Markup:
     """A table with one row per question."""
-    remarks = any(verdict.remark for verdict in run.verdicts)
     rows = [
         [
             *(Cell(word, word if isinstance(word, int) else None) for word in verdict.about),
             Cell(verdict.status),
             Cell(verdict.method or NONE),
-            Cell(f"{verdict.seconds:.3g}", verdict.seconds),
-            Cell(f"{verdict.nodes:,}", verdict.nodes),
-            *([Cell(verdict.remark or "", style="remark")] if remarks else []),
+            tables.number(verdict.seconds, "{:.3g}"),
+            tables.number(verdict.nodes, "{:,}"),
+            Cell(verdict.remark or "", style="remark"),
         ]
         for verdict in run.verdicts
     ]
-    headers = (*run.titles, "verdict", "by", "seconds", "nodes", *(["remark"] if remarks else []))
+    headers = (*run.titles, "verdict", "by", "seconds", "nodes", tables.REMARK)
     return tables.table("Every question", headers, rows, sortable=True)

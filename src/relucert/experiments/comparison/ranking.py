@@ -25,13 +25,13 @@ class Ranking:
 
     method: str
     kind: AnswerKind
-    count: int
-    mean: float | None
-    to_best: float | None
-    to_witness: float | None
-    seconds: float | None
-    closed: int | None
-    fitted: int | None
+    count: int = 0
+    mean: float | None = None
+    to_best: float | None = None
+    to_witness: float | None = None
+    seconds: float | None = None
+    closed: int | None = None
+    fitted: int | None = None
 
 
 @dataclass(frozen=True)

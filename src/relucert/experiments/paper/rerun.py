@@ -13,7 +13,7 @@ from relucert.execution.execution import Execution
 from relucert.execution.run import start
 from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry, Setting
 from relucert.experiments.comparison.order import AnswerRecord
-from relucert.experiments.comparison.ranking import rankings
+from relucert.experiments.comparison.ranking import Ranking, rankings
 from relucert.experiments.paper.job import Omitted, TableJob, TableQuestion
 from relucert.experiments.paper.networks import Subject
 from relucert.experiments.paper.published import PublishedLine
@@ -90,7 +90,8 @@ class Rerun:
         for line, record in zip(self.lines, self._answer_records, strict=True):
             by_method = {ranking.method: ranking for ranking in rankings(record.entries)}
             for contender in self.contenders:
-                name, ranking = contender.name, by_method.get(contender.name)
+                name = contender.name
+                ranking = by_method.get(name, Ranking(name, contender.kind))
                 bound = line.sound(name) and contender.kind is not AnswerKind.ESTIMATE
                 cells.append(
                     TableCell(
@@ -102,10 +103,10 @@ class Rerun:
                         method=name,
                         kind=contender.kind,
                         inference=self.setting.inference,
-                        images=ranking.count if ranking else 0,
-                        mean=ranking and ranking.mean,
-                        seconds=ranking and ranking.seconds,
-                        closed=ranking and ranking.closed,
+                        images=ranking.count,
+                        mean=ranking.mean,
+                        seconds=ranking.seconds,
+                        closed=ranking.closed,
                         published=line.radii.get(name),
                         published_is_a_bound=bound if name in line.radii else None,
                         published_seconds=line.seconds.get(name),
