@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     methods = "best, fmn, pgd, cw, ead or ddn; not all for every norm"
     add_options(
         effort,
-        method=Option(methods, options.spelled(names.ATTACKS), "best"),
+        method=Option(methods, names.ATTACKS.find, "best"),
         steps=Option("of each attack", options.count, 200, "N"),
         no_polish=flag("leave out the search over linear regions", dest="polish", action="store_false"),
         time_limit=Option("seconds for all images, shared evenly (default: none)", options.seconds, metavar="S"),

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *STATED,
         method=Option(
             "fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best",
-            options.spelled(names.METHODS), "fast-lin",
+            names.METHODS.find, "fast-lin",
         ),
         shells=Option(
             "for fast-lip and lipschitz-norm: how many shells the ball is split into (default: 30)",
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         arithmetic=Option(
             "rigorous (proven, rounding included) or float (rounding ignored)",
-            options.spelled(names.ARITHMETICS), "rigorous", "KIND",
+            names.ARITHMETICS.find, "rigorous", "KIND",
         ),
     )  # fmt: skip
     add_options(question, "--inference", "--seed")

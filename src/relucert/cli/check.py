@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relucert.cli import images as image_options
-from relucert.cli import options
 from relucert.cli.table import Option, add_options
+from relucert.common.checks import parse_memory
 from relucert.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         property=Option(
             "the .vnnlib file that was asked about: a proof about another property is refused", Path, metavar="FILE"
         ),
-        largest=Option("refuse a proof that has more once it is unpacked, as in 1G", options.memory, "128M", "SIZE"),
+        largest=Option("refuse a proof that has more once it is unpacked, as in 1G", parse_memory, "128M", "SIZE"),
         workers=Option(processes, int, metavar="N"),
         quiet="no progress bar",
     )

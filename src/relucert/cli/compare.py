@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("the question"),
         *STATED,
         "--inference",
-        methods=Option(which, options.each(options.spelled(names.CONTENDERS)), metavar="NAMES"),
+        methods=Option(which, options.each(names.CONTENDERS.find), metavar="NAMES"),
         seed="for random starts, samples and targets",
     )
     group = parser.add_argument_group("the effort")

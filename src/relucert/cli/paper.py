@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", choices=("toy", "large", "defences"), metavar="TABLE", help="toy, large or defences")
     rows = parser.add_argument_group("which part of the table")
     listed: dict[str, Callable[[str], str]] = {
-        "methods": options.spelled(CONTENDERS),
+        "methods": CONTENDERS.find,
         "norms": options.norm,
         "targets": options.target,
         "networks": str,

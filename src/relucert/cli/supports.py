@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from relucert.cli.table import add_options
 from relucert.cli.training import check_list_file, write_json
 
 NAME = "supports"
@@ -16,8 +16,7 @@ MISSING = "2.0 (needs the package vnnlib, which is not installed)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the lists, for programs")
-    parser.add_argument("--overwrite", action="store_true", help="also replace a file that holds something else")
+    add_options(parser, json="the lists, for programs", overwrite="also replace a file that holds something else")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options
+from relucert.cli.table import Option, add_options
 from relucert.common.words import counted
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 def training_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", type=Path, metavar="FILE", help=".safetensors file (default: the cache)")
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where the data is (default: RELUCERT_DATA, cache)"
+    add_options(
+        parser,
+        output=Option(".safetensors file (default: the cache)", Path, metavar="FILE"),
+        data_dir="where the data is (default: RELUCERT_DATA, cache)",
+        threads="default: PyTorch's choice",
+        json="what came out, with the recipe",
+        overwrite="also replace files that hold something else",
+        quiet="no line for every epoch",
     )
-    parser.add_argument("--threads", type=options.threads, metavar="N", help="default: PyTorch's choice")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="what came out, with the recipe")
-    parser.add_argument("--overwrite", action="store_true", help="also replace files that hold something else")
-    parser.add_argument("--quiet", action="store_true", help="no line for every epoch")
 
 
 def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bool = False) -> int:

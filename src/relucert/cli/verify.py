@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _named_file(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"a name and a file are needed, as in N=model.onnx, not {text!r}")
+        raise InputError(f"a name and a file are needed, as in N=model.onnx, not {text!r}")
     return name, path
 
 
