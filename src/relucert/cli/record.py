@@ -10,11 +10,14 @@ import os
 import platform
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from importlib import metadata
+from typing import Any
 
-if TYPE_CHECKING:
-    from relucert import Network
-    from relucert.data import Dataset
+import relucert
+from relucert.arithmetic.norm import Norm
+from relucert.data import Dataset
+from relucert.network import Network
+from relucert.network.fingerprint import fingerprint
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 NO_MATTER = (
@@ -26,10 +29,6 @@ NO_MATTER = (
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
     """The program, the time and the machine of a run."""
-    from importlib import metadata
-
-    import relucert
-
     return {
         "command": arguments.command,
         "relucert": relucert.__version__,
@@ -43,9 +42,6 @@ def head(
     arguments: argparse.Namespace, network: Network, images: Dataset, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The record of a command that answers questions about images; options: those of the library's call."""
-    from relucert.arithmetic.norm import Norm
-    from relucert.network.fingerprint import fingerprint
-
     options = dict(options)
     if options.pop("property", None) is not None:
         options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]

@@ -148,6 +148,14 @@ OPTIONS = {
 IMAGES = ("--data", "--data-dir", "--layout", "--pixels", "--images")
 REGION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm")
 STATED = (*REGION, ("--target", "--target-file", "--outputs-within"))
+TRAINING: dict[str, Option | str] = {
+    "output": Option(".safetensors file (default: the cache)", Path, metavar="FILE"),
+    "data_dir": "where the data is (default: RELUCERT_DATA, cache)",
+    "threads": "default: PyTorch's choice",
+    "json": "what came out, with the recipe",
+    "overwrite": "also replace files that hold something else",
+    "quiet": "no line for every epoch",
+}
 PARALLELISM = ("--threads", ("--workers", "--ray"))
 
 

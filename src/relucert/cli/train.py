@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
-from relucert.cli.table import Option, add_options, flag
-from relucert.cli.training import build_network, training_options
+from relucert.cli.table import TRAINING, Option, add_options, flag
 from relucert.common.names import LOSS_BOUNDS, OPTIMISERS
+from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert.inputs.recipes.recipe import Defence, Recipe
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f", or {', '.join(NAMED)}",
     )
     add_options(parser, half=flag("round the weights to float16 and store them so"))
-    training_options(parser)
+    add_options(parser, **TRAINING)
     add_options(
         parser.add_argument_group("how to train"),
         grid=flag("the paper's 5 x 5 learning rates and weight decays"),
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from relucert.cli.training import build_network
     from relucert.inputs.recipes.architectures import parse_architecture
     from relucert.inputs.recipes.plans import Plan
 
@@ -66,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
-    from relucert.errors import InputError
     from relucert.inputs.recipes.recipe import Recipe, usual_rate
 
     searched = _set_options(arguments, "learning_rate", "weight_decay")
@@ -83,7 +83,6 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 
 def _defence(arguments: argparse.Namespace) -> Defence | None:
-    from relucert.errors import InputError
     from relucert.inputs.recipes.architectures import BOX
     from relucert.inputs.recipes.recipe import DEFENCES
 

@@ -8,7 +8,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -135,11 +135,28 @@ def _is_same(content: bytes, mark: bytes) -> bool:
 
 
 def _is_empty(content: bytes) -> bool:
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
+    record = read_json(content)
     return isinstance(record, dict) and "relucert" in record and record.get("results") == []
+
+
+def read_json(content: bytes) -> Any:
+    """What a file's content says; None where it is no JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def write_json(path: Path, content: Any) -> None:
+    files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def check_list(path: Path | None, is_such: Callable[[Any], bool], overwrite: bool) -> None:
+    """Refuses a file that can't be written, or that holds something else than a list for programs like this one."""
+    if path is not None:
+        files.check_writable(path)
+        otherwise = "something else than such a list"
+        files.check_replaceable(path, lambda there: is_such(read_json(there)), overwrite, otherwise)
 
 
 def write_table(path: Path, rows: Sequence[Row], overwrite: bool) -> None:
