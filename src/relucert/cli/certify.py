@@ -6,12 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert.cli import options, record, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common import names
+from relucert.inputs.storage import files
+from relucert.report.runfile import MARK
+from relucert.report.summary import summarise
 
 if TYPE_CHECKING:
-    from relucert import Certificate, Network
+    from relucert.cli.runs import Setup
     from relucert.data import Dataset
 
 NAME = "certify"
@@ -63,18 +67,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then certifies, records and shows."""
-    files = _outputs(arguments)
-    import relucert
+    outputs = _outputs(arguments)
     from relucert.api.certifiers import CertifyOptions
+    from relucert.cli import runs
 
     CertifyOptions.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    mark = _picture_mark(arguments, setup)
+    mark = _picture_mark(setup)
 
-    def show(certificates: list[Certificate]) -> None:
-        _show(arguments, setup, certificates, mark)
+    def show(certificates: list[relucert.Certificate]) -> None:
+        _show(setup, certificates, mark)
 
-    return runs.answer(arguments, setup, files, "certifying", relucert.certify_each, show)
+    return runs.answer(setup, outputs, "certifying", relucert.certify_each, show)
 
 
 def _add_outputs(group: argparse._ArgumentGroup) -> None:
@@ -104,7 +108,7 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     """The files to write, checked before any long work."""
-    outputs = runs.outputs(arguments, ("json", "csv", "plot"))
+    outputs = options.outputs(arguments, ("json", "csv", "plot"))
     if arguments.plot:
         from relucert.report import accuracy
 
@@ -113,29 +117,21 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     return outputs
 
 
-def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
+def _picture_mark(setup: Setup) -> str:
     """The mark by which pictures are recognised; raises InputError where their files hold something else."""
-    from relucert.inputs.storage import files
-    from relucert.report.runfile import MARK
-
-    mark: str = record.head(arguments, setup.network, setup.images, setup.options)["question"][:MARK]
-    for path in arguments.plot:
-        files.check_replaceable(path, lambda there: mark.encode() in there, arguments.overwrite)
+    mark: str = setup.head()["question"][:MARK]
+    for path in setup.arguments.plot:
+        files.check_replaceable(path, lambda there: mark.encode() in there, setup.arguments.overwrite)
     return mark
 
 
-def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[Certificate], mark: str) -> None:
-    from relucert.report.summary import summarise
-
-    network, images, screen = setup.network, setup.images, setup.screen
+def _show(setup: Setup, certificates: list[relucert.Certificate], mark: str) -> None:
+    arguments, network, images, screen = setup.arguments, setup.network, setup.images, setup.screen
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
     rival = target if arguments.outputs_within is None else None
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
-    question = (
-        f"norm {arguments.norm}, {arguments.method}, {runs.property_text(arguments)}, {setup.valid}, "
-        f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments, setup.network)}"
-    )
+    question = setup.question(arguments.method, end=f", {arguments.arithmetic} arithmetic")
     if arguments.plot:
         from relucert.report import accuracy
 
@@ -150,7 +146,7 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
     screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), rival)
 
 
-def _correct(network: Network, images: Dataset) -> list[bool] | None:
+def _correct(network: relucert.Network, images: Dataset) -> list[bool] | None:
     """Whether each image is classified as labelled; None without labels."""
     import torch
 

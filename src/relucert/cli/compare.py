@@ -6,11 +6,13 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, record, runs
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options, effort
 from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
+from relucert.report.runfile import RunFile
+from relucert.report.summary import fits, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -46,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
-    outputs = runs.outputs(arguments, ("json", "csv"))
+    outputs = options.outputs(arguments, ("json", "csv"))
     from relucert.arithmetic.norm import Norm
+    from relucert.cli import record, runs
     from relucert.experiments.comparison.compare import ComparisonRun, running
     from relucert.experiments.comparison.methods import Setting, find_contenders
     from relucert.experiments.comparison.rows import row
-    from relucert.report.runfile import RunFile
 
     contenders = find_contenders(arguments.methods)
     setup = runs.set_up(arguments, SETTING_OPTIONS)
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line("question", runs.question_text(arguments, setup))
+        screen.line("question", setup.question())
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))
     return runs.FAILED if comparison.failed and not code else code
@@ -102,7 +104,6 @@ def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
 
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
     from relucert.report.reading import AnswerKind
-    from relucert.report.summary import fits, rounded_down, rounded_up
 
     mean = "-"
     if ranking.mean is not None:

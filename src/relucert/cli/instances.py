@@ -15,7 +15,7 @@ import torch
 
 from relucert.api import instances
 from relucert.api.instances import Decided, InstancesJob
-from relucert.cli import record, runs
+from relucert.cli import options, record, runs
 from relucert.cli.show import Screen
 from relucert.common.words import counted
 from relucert.report.runfile import RunFile
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Decides all instances that the store does not have yet, records and shows all."""
     if arguments.csv is None and arguments.json is None:
         arguments.csv = Path(f"{arguments.instances.stem}-verdicts.csv")
-    files = runs.outputs(arguments, ("json", "csv"))
+    files = options.outputs(arguments, ("json", "csv"))
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     listed = instances.read_instances(arguments.instances)

@@ -1,14 +1,17 @@
-"""What the values of options may look like; whatever else comes is an InputError."""
+"""What the values of options may look like, and the files that they name; whatever else comes is an InputError."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from relucert.common.names import TARGETS, parse_norm
 from relucert.errors import InputError
+from relucert.inputs.storage import files
 
 MOST_THREADS = 1024  # far more than any machine computes faster with: a larger number is a mistake
 
@@ -129,3 +132,24 @@ def number(text: str) -> float:
 def whole(text: str) -> int | None:
     """The number that ASCII digits spell."""
     return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
+    """The files to write, checked before any long work."""
+    paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
+    named = ("network", "data", "scale", "target_file", "property", "instances")
+    single = [source for name in named if (source := getattr(arguments, name, None)) is not None]
+    further = [path for _, path in getattr(arguments, "further_networks", None) or ()]
+    inputs = [("", Path(source)) for source in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
+    for (_, first), (name, second) in combinations([*inputs, *paths], 2):
+        if name and first.resolve() == second.resolve():
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {second} would overwrite another file of this command")
+    for _, path in paths:
+        files.check_writable(path)
+    return dict(paths)
+
+
+def _listed(value: Path | list[Path] | None) -> list[Path]:
+    """The files that an option names, which may be one that can be repeated."""
+    return [] if value is None else value if isinstance(value, list) else [value]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, record, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.deadline import TimeUp, until
 from relucert.common.words import counted
 from relucert.errors import InputError
+from relucert.inputs.storage.files import check_replaceable, write
+from relucert.report.runfile import RunFile
 
 if TYPE_CHECKING:
-    from relucert import Query, RobustnessVerdict, Verdict
+    from relucert import Query, Verdict
     from relucert.cli.show import Screen
     from relucert.inputs.storage.store import Store
     from relucert.verification.sources import Sources
@@ -106,13 +111,10 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
 
 
 def _property(arguments: argparse.Namespace) -> int:
-    files = runs.outputs(arguments, ("json", "results", "proof"))
+    files = options.outputs(arguments, ("json", "results", "proof"))
     import torch
 
-    import relucert
     from relucert.cli.show import Screen
-    from relucert.inputs.storage.files import check_replaceable, write
-    from relucert.report.runfile import RunFile
     from relucert.verification.results import is_results, results
 
     if arguments.threads is not None:
@@ -162,7 +164,6 @@ def _property(arguments: argparse.Namespace) -> int:
 def _unread(screen: Screen, arguments: argparse.Namespace, seconds: float) -> int:
     """Tells that time ended before the files were read; a record would be about a question that nobody knows."""
     from relucert.api.verify import late_in_reading
-    from relucert.inputs.storage.files import write
     from relucert.verification.results import results
 
     verdict = late_in_reading(seconds, arguments.inference)
@@ -178,6 +179,7 @@ def _unread(screen: Screen, arguments: argparse.Namespace, seconds: float) -> in
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
     """The store that keeps the verdict, from which the same command takes it."""
+    from relucert.cli import runs
     from relucert.inputs.storage.store import open_store
 
     path = runs.store_path(arguments, files)
@@ -189,18 +191,17 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
 
 def _read(arguments: argparse.Namespace) -> tuple[Sources, Query]:
     """The networks, by name where there are several, and the property."""
-    from relucert import Query
     from relucert.verification.sources import read_query
 
     if not arguments.further_networks:
         return read_query(str(arguments.network), arguments.property)
-    query = Query.read(arguments.property)
+    query = relucert.Query.read(arguments.property)
     first = query.declared[0].network if query.declared else "N"
     return {first: str(arguments.network), **dict(arguments.further_networks)}, query
 
 
 def _head(arguments: argparse.Namespace, query: Query, network: str, further: dict[str, str]) -> dict[str, Any]:
-    import hashlib
+    from relucert.cli import record
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
     question_options = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
@@ -228,6 +229,8 @@ def _digest(network: str) -> str:
 
 
 def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
+    from relucert.cli.runs import inference_text
+
     screen.line("verdict", _decided(verdict, ", "))
     if verdict.reason is not None:
         screen.line("", verdict.reason)
@@ -235,7 +238,7 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
     screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
     for remark in verdict.remarks:
         screen.line("", remark)
-    screen.line("network", f"{arguments.network}{runs.inference_text(arguments)}")
+    screen.line("network", f"{arguments.network}{inference_text(arguments)}")
     stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
     screen.line("nodes", f"{verdict.nodes}{stage}")
     if arguments.proof is not None and verdict.holds:
@@ -244,23 +247,23 @@ def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: 
 
 
 def _robust(arguments: argparse.Namespace) -> int:
-    files = runs.outputs(arguments, ("json", "csv", "proof"))
-    import relucert
+    files = options.outputs(arguments, ("json", "csv", "proof"))
+    from relucert.cli import runs
     from relucert.report.verdict_list import Verdicts
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     setup.options["proof"] = arguments.proof and str(arguments.proof)
 
-    def show(verdicts: list[RobustnessVerdict]) -> None:
+    def show(verdicts: list[relucert.RobustnessVerdict]) -> None:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        screen.line("question", f"radius {arguments.radius}, {runs.question_text(arguments, setup)}")
+        screen.line("question", f"radius {arguments.radius}, {setup.question()}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     further = {"overwrite": arguments.overwrite}
-    code = runs.answer(arguments, setup, files, "verifying", relucert.robust_at_each, show, **further)
+    code = runs.answer(setup, files, "verifying", relucert.robust_at_each, show, **further)
     return 0 if code == runs.FAILED else code
 
 
@@ -274,8 +277,6 @@ def since_start() -> float:
     try:
         began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
         up = float(Path("/proc/uptime").read_text().split()[0])
-        import os
-
         elapsed = up - began / os.sysconf("SC_CLK_TCK")
         return elapsed if math.isfinite(elapsed) and elapsed >= 0 else time.process_time()
     except (OSError, ValueError, IndexError):

@@ -19,6 +19,7 @@ from relucert.inputs.loading import load
 from relucert.inputs.loading.paths import one_line
 from relucert.network import Layer, Linear, Network, Node, Relu
 
+BROKEN = (OSError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError, BadZipFile, zlib.error)
 SETS = {"784": "mnist", "3072": "cifar"}  # the data sets of the tables, by the number of their pixels
 
 
@@ -66,16 +67,7 @@ def _from_arrays(path: Path) -> Network:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name]) for name in file.files}
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        NotImplementedError,
-        BadZipFile,
-        zlib.error,
-    ) as error:
+    except BROKEN as error:
         raise LoadError(f"{path} can't be read as an .npz file of weights: {one_line(error)}") from error
     count = len(arrays) // 2
     names = [f"{letter}{layer}" for layer in range(1, count + 1) for letter in "Wb"]
@@ -88,9 +80,3 @@ def _from_arrays(path: Path) -> Network:
         operations += [Linear(torch.from_numpy(arrays[f"W{layer}"]), torch.from_numpy(arrays[f"b{layer}"])), Relu()]
     nodes = tuple(Node(operation, (value,)) for value, operation in enumerate(operations[:-1]))
     return Network((arrays["W1"].shape[1],), nodes, path.stem)
-
-
-def check_listed(subject: Subject, names: list[str], path: Path) -> None:
-    """Raises InputError for a network that is not in the table."""
-    if subject.name not in names:
-        raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")
