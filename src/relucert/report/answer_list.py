@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
+from typing_extensions import Self
+
 from relucert.answers.certificates import Recordable
 from relucert.common.checks import check_number
 from relucert.common.numbers import NumberLike, number_above
@@ -66,19 +68,23 @@ class Presentable(Tabular):
         return overview(self.rows())
 
 
-class Answers(Presentable, list[AnyAnswer]):
-    """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
+class TabularList(Tabular, list[AnyAnswer]):
+    """A list of answers that is a table of them; a slice of it is one, too."""
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> AnyAnswer: ...
     @overload
-    def __getitem__(self, index: slice, /) -> Answers[AnyAnswer]: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> AnyAnswer | Answers[AnyAnswer]:
-        return Answers(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+    def __getitem__(self, index: slice, /) -> Self: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> AnyAnswer | Self:
+        return type(self)(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per answer, as run files have them."""
         return [answer.to_json() for answer in self]
+
+
+class Answers(Presentable, TabularList[AnyAnswer]):
+    """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
 
     @property
     def radii(self) -> list[float | None]:

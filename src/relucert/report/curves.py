@@ -63,10 +63,7 @@ def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None
 
     label: stands in the legend in place of the method's name; with several methods, before it.
     """
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.figure(layout="constrained").add_subplot()
+    axes = accuracy.new_axes() if axes is None else axes
     tops = [axes.get_xlim()[1]] if axes.has_data() else []
     groups = by_norm(result(row) for row in rows)
     listed = [(method, group) for group in groups.values() for method in series(group, None)]

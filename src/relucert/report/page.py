@@ -16,12 +16,10 @@ from relucert.common.words import counted, listed
 from relucert.report.domain import in_words
 from relucert.report.grouping import RunGroup, grouped
 from relucert.report.markup import render
-from relucert.report.paper_table import Table, table_of
-from relucert.report.published import table_section
+from relucert.report.paper_table import Table, table_of, table_section
 from relucert.report.reading import REAL, RecordedRun, read_record, run_of
 from relucert.report.sections import norm_section
-from relucert.report.verdict_run import VerdictRun, verdict_run_of
-from relucert.report.verdict_section import verdict_section
+from relucert.report.verdict_run import VerdictRun, verdict_run_of, verdict_section
 
 MOST_REASONS = 3  # for failures, that a warning names
 

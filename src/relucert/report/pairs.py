@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -61,7 +60,6 @@ class Album:
         content = io.BytesIO()
         with matplotlib.rc_context({"font.size": 10}):
             figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-            FigureCanvasAgg(figure)
             distance = rounded_up(answer.distance or 0.0, 4)
             figure.suptitle(f"rival {answer.target} catches up at distance {distance} (p = {p}, {answer.method})")
             for axes, (pixels, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
