@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import relucert
 from relucert.cli import options
@@ -64,14 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
     question, folder = setup.head()["question"], arguments.save
     album = None if folder is None else Album(folder, network, question, arguments.overwrite)
     example_file = runs.example_file(setup)
+    row = partial(pictures.answer_row, network, images.images)
 
     def draw(answer: relucert.UpperBound) -> None:
         if album is not None:
             album.add(images.images[answer.image], answer)
-
-    def row(answer: relucert.UpperBound) -> dict[str, Any]:
-        witness = answer.witness if answer.distance else None  # the image itself needs no picture
-        return answer.to_json() | pictures.recorded(network, images.images[answer.image], witness, answer.box)
 
     def show(answers: list[relucert.UpperBound]) -> None:
         screen = setup.screen

@@ -62,7 +62,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         budget=Option("for best: how many seconds each answer may take (default: 10)", options.number, metavar="S"),
     )
     add_options(effort, *PARALLELISM)
-    _add_outputs(parser.add_argument_group("the answers"))
+    answers = parser.add_argument_group("the answers")
+    add_options(
+        answers,
+        at=Option(
+            "a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
+            options.radius, metavar="R", further={"action": "append"},
+        ),
+    )  # fmt: skip
+    add_options(
+        answers,
+        "--json",
+        "--csv",
+        plot=Option(
+            "accuracy against radius, as .png, .svg or .pdf; may be repeated",
+            Path, [], "FILE", {"action": "append"},
+        ),
+        proofs=Option(
+            "write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
+            "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
+            metavar="FOLDER",
+        ),
+    )  # fmt: skip
+    add_options(answers, "--overwrite", "--all", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,31 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         _show(setup, certificates, mark)
 
     return runs.answer(setup, outputs, "certifying", relucert.certify_each, show)
-
-
-def _add_outputs(group: argparse._ArgumentGroup) -> None:
-    add_options(
-        group,
-        at=Option(
-            "a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
-            options.radius, metavar="R", further={"action": "append"},
-        ),
-    )  # fmt: skip
-    add_options(
-        group,
-        "--json",
-        "--csv",
-        plot=Option(
-            "accuracy against radius, as .png, .svg or .pdf; may be repeated",
-            Path, [], "FILE", {"action": "append"},
-        ),
-        proofs=Option(
-            "write one proof per certified answer there, which `relucert check` verifies: for interval, fast-lin, "
-            "crown, alpha, lp, lp-full and best, and for sdp on chains of layers",
-            metavar="FOLDER",
-        ),
-    )  # fmt: skip
-    add_options(group, "--overwrite", "--all", "--quiet")
 
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import relucert
 from relucert.cli import options
@@ -54,13 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     shape = RegionShape(Norm.parse(arguments.norm))
     ExactOptions(shape, arguments.tolerance, arguments.time_limit, arguments.seed)  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images = setup.images
-    setup.options["proof"] = arguments.proof and str(arguments.proof)
     example_file = runs.example_file(setup)
-
-    def row(answer: relucert.Exact) -> dict[str, Any]:
-        witness = answer.witness if answer.upper else None  # the image itself needs no picture
-        return answer.to_json() | pictures.recorded(setup.network, images.images[answer.image], witness, answer.box)
 
     def show(answers: list[relucert.Exact]) -> None:
         screen = setup.screen
@@ -74,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs.save_examples(example_file, setup, answers)
 
     before = _version(arguments.proof)
+    row = partial(pictures.answer_row, setup.network, setup.images.images)
     further = {"overwrite": arguments.overwrite}
     return runs.answer(setup, files, "searching", relucert.exact_each, show, row=row, **further)
 

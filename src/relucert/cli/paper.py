@@ -25,7 +25,6 @@ from relucert.report.runfile import MARK, read_json, table
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
     from relucert.data import Dataset
-    from relucert.experiments.comparison.methods import Contender
     from relucert.experiments.paper.networks import Subject
     from relucert.experiments.paper.rerun import Rerun
     from relucert.inputs.storage.store import Store
@@ -91,12 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from relucert.arithmetic.norm import Norm
     from relucert.cli.show import Screen
-    from relucert.experiments.comparison.methods import Setting
+    from relucert.experiments.comparison.methods import Setting, find_contenders
     from relucert.experiments.paper.rerun import Rerun
 
     torch.set_num_threads(arguments.threads or 1)
     screen = Screen(quiet=arguments.quiet)
-    contenders = _contenders(arguments)
+    contenders = find_contenders(arguments.methods or TABLE_METHODS[arguments.table])
     rows = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
     tried = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
     protocol = arguments.box == PROTOCOL
@@ -212,15 +211,6 @@ def _differing(content: bytes, options: dict[str, Any]) -> str:
         return ""
     shown = [f"{name} is {before}, not {now}" for name, before, now in pairs if before != now]
     return f" ({', '.join(shown)})" if shown else ""
-
-
-def _contenders(arguments: argparse.Namespace) -> list[Contender]:
-    """The methods asked for, else those of the table that there are."""
-    from relucert.experiments.comparison.methods import find_contenders
-
-    if arguments.methods is not None:
-        return find_contenders(arguments.methods)
-    return [contender for contender in find_contenders(None) if contender.name in TABLE_METHODS[arguments.table]]
 
 
 def _subjects(paths: list[Path], rows: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:

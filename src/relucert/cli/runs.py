@@ -113,6 +113,8 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     if arguments.target_file is not None:
         call_options["target"] = image_options.read_targets(arguments.target_file, arguments.images)
         arguments.target = f"per image, from {arguments.target_file}"
+    if call_options.get("proof") is not None:
+        call_options["proof"] = str(call_options["proof"])
     if call_options.get("box") is not None:
         call_options["box"] = tuple(call_options["box"])
     if call_options.get("scale") is not None:

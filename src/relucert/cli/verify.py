@@ -253,7 +253,6 @@ def _robust(arguments: argparse.Namespace) -> int:
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    setup.options["proof"] = arguments.proof and str(arguments.proof)
 
     def show(verdicts: list[relucert.RobustnessVerdict]) -> None:
         screen = setup.screen

@@ -15,7 +15,6 @@ from relucert.errors import InputError
 from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.report import pictures
-from relucert.report.png import magnification
 from relucert.report.runfile import MARK
 from relucert.report.summary import rounded_up
 
@@ -50,7 +49,7 @@ class Album:
     def _draw(self, image: Tensor, witness: Tensor, answer: UpperBound) -> bytes:
         low, high = pictures.limits(image, witness, answer.box)
         change = (witness - image) / (high - low)
-        factor = magnification(float(change.abs().max()))
+        factor = pictures.magnification(float(change.abs().max()))
         p = "inf" if math.isinf(answer.norm) else f"{answer.norm:g}"
         panels = (
             ((image - low) / (high - low), f"image {answer.image}: class {answer.label}"),

@@ -131,10 +131,11 @@ def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | N
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
     """The answers grouped by image, or by image and rival, in this order."""
-    questions: dict[tuple[int, int | None], list[Result]] = {}
+    questions: dict[tuple[int, int], list[Result]] = {}
     for result in results:
-        questions.setdefault((result.image, result.target if every_rival else None), []).append(result)
-    return [Sandwich(tuple(rows)) for _, rows in sorted(questions.items(), key=lambda item: _order(item[0]))]
+        rival = result.target if every_rival and result.target is not None else -1
+        questions.setdefault((result.image, rival), []).append(result)
+    return [Sandwich(tuple(questions[key])) for key in sorted(questions)]
 
 
 def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
@@ -188,7 +189,3 @@ def _kept(answer_kind: AnswerKind, rows: list[Result]) -> float | None:
         return min(math.inf if row.upper is None else row.upper for row in rows)
     lowers = [row.lower for row in rows]
     return None if None in lowers else min(lower for lower in lowers if lower is not None)
-
-
-def _order(key: tuple[int, int | None]) -> tuple[int, int]:
-    return key[0], -1 if key[1] is None else key[1]

@@ -55,7 +55,7 @@ class Summary:
             return ()
         low, high = _quantile(radii, TAIL), _quantile(radii, 1 - TAIL)
         finest = 10.0 ** math.floor(math.log10(high)) / 100  # radii of three digits will do
-        step = _round_above(max(finest, (high - low) / GRID))
+        step = round_above(max(finest, (high - low) / GRID))
         first, last = (math.floor(end / step * ALMOST_ONE) for end in (low, high))
         return tuple(float(f"{step * count:.6g}") for count in range(max(1, first), last + 1))
 
@@ -114,7 +114,7 @@ def _rounded(value: float, digits: int, way: str) -> str:
     return f"{float(Context(prec=digits, rounding=way).create_decimal_from_float(value)):.{digits}g}"
 
 
-def _round_above(value: float) -> float:
+def round_above(value: float) -> float:
     """The least round number that is no smaller."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next(step for step in ROUND_STEPS if step * scale * ALMOST_ONE >= value) * scale
