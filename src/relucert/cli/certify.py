@@ -150,9 +150,6 @@ def _correct(network: relucert.Network, images: Dataset) -> list[bool] | None:
     if images.labels is None:
         return None
     exact = network.cast(torch.float64)
-    right: list[bool] = []
+    batches = zip(images.images.split(PREDICTED_AT_ONCE), images.labels.split(PREDICTED_AT_ONCE), strict=True)
     with torch.inference_mode():
-        for first in range(0, len(images), PREDICTED_AT_ONCE):
-            batch = slice(first, first + PREDICTED_AT_ONCE)
-            right += (exact(images.images[batch].double()).argmax(1) == images.labels[batch]).tolist()
-    return right
+        return [right for batch, labels in batches for right in (exact(batch.double()).argmax(1) == labels).tolist()]

@@ -51,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     outputs = options.outputs(arguments, ("json", "csv"))
     from relucert.arithmetic.norm import Norm
     from relucert.cli import record, runs
-    from relucert.experiments.comparison.compare import ComparisonRun, running
+    from relucert.experiments.comparison.compare import ComparisonRun, row, running
     from relucert.experiments.comparison.methods import Setting, find_contenders
-    from relucert.experiments.comparison.rows import row
 
     contenders = find_contenders(arguments.methods)
     setup = runs.set_up(arguments, SETTING_OPTIONS)

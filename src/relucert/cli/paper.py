@@ -15,10 +15,9 @@ import relucert
 from relucert.cli import options
 from relucert.cli.table import OPTIONS, Option, add_options, effort
 from relucert.common.names import CONTENDERS
-from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
 from relucert.errors import InputError, LoadError, StoreError
-from relucert.experiments.paper.published import TABLE_METHODS, TABLES, PublishedLine, lines
+from relucert.experiments.paper.published import TABLE_METHODS, TABLES, lines
 from relucert.inputs.storage import files
 from relucert.report.runfile import MARK, read_json, table
 
@@ -91,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relucert.arithmetic.norm import Norm
     from relucert.cli.show import Screen
     from relucert.experiments.comparison.methods import Setting, find_contenders
+    from relucert.experiments.paper.networks import find_subjects
     from relucert.experiments.paper.rerun import Rerun
 
     torch.set_num_threads(arguments.threads or 1)
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     setting = Setting(
         Norm.parse("inf"), box=box, **tried, memory=arguments.memory, inference=arguments.inference
     )  # fmt: skip
-    subjects, missing = _subjects(arguments.network_file, rows)
+    subjects, missing = find_subjects(arguments.network_file, [line.network for line in rows])
     images = _images(arguments, subjects, missing, screen)
     for name, reason in missing.items():
         screen.complain(f"{name} is left out: {reason}")
@@ -213,28 +213,6 @@ def _differing(content: bytes, options: dict[str, Any]) -> str:
     return f" ({', '.join(shown)})" if shown else ""
 
 
-def _subjects(paths: list[Path], rows: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
-    """The networks by their names in the table, and why some are missing."""
-    from relucert.experiments.paper.networks import Subject, from_file
-    from relucert.inputs.loading import zoo
-
-    names = list(dict.fromkeys(line.network for line in rows))
-    subjects: dict[str, Subject] = {}
-    for path in paths:
-        subject = from_file(path)
-        if subject.name not in names:
-            raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")
-        subjects[subject.name] = subject
-    missing: dict[str, str] = {}
-    for name in names:
-        if name not in subjects:
-            try:
-                subjects[name] = Subject.of(name, zoo.load(name))
-            except LoadError as error:
-                missing[name] = str(error)
-    return subjects, missing
-
-
 def _images(
     arguments: argparse.Namespace, subjects: dict[str, Subject], missing: dict[str, str], screen: Screen
 ) -> dict[str, Dataset]:
@@ -275,16 +253,7 @@ def _show(rerun: Rerun, screen: Screen) -> None:
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
-    screen.line("valid inputs", _valid(rerun))
-
-
-def _valid(rerun: Rerun) -> str:
-    """The valid inputs, in words."""
-    from relucert.experiments.paper.rerun import PIXELS
-
-    if rerun.protocol:
-        return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
-    return valid_inputs(rerun.setting.box)
+    screen.line("valid inputs", rerun.valid)
 
 
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
@@ -304,7 +273,7 @@ def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
         | {"network_file": [str(path) for path in arguments.network_file]}
         | {"workers": arguments.workers, "ray": arguments.ray},
         "networks": {name: {"sha256": networks[name], "data_sha256": data[name]} for name in data},
-        "valid_inputs": _valid(rerun),
+        "valid_inputs": rerun.valid,
     }
 
 
@@ -314,7 +283,7 @@ def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> Non
     cells, inference = rerun.cells(), rerun.setting.inference
     rows = [cell.to_json() for cell in cells]
     mark = head["question"][:MARK]
-    about = f"{_valid(rerun)}; question {mark}"
+    about = f"{rerun.valid}; question {mark}"
     texts = {
         "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": rows}, indent=2, allow_nan=False) + "\n",
         "csv": lambda: table([{**row, "question": mark} for row in rows]),

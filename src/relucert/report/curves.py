@@ -11,9 +11,8 @@ from matplotlib.lines import Line2D
 
 from relucert.report import accuracy
 from relucert.report.domain import UNLIKE, in_words
-from relucert.report.overview import by_norm
 from relucert.report.reading import AnswerKind, Result, result
-from relucert.report.series import Series, series
+from relucert.report.series import Series, group_by, series
 
 LINES: dict[AnswerKind, Literal["-", ":", "--"]] = {
     AnswerKind.CERTIFIED: "-",
@@ -65,7 +64,7 @@ def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None
     """
     axes = accuracy.new_axes() if axes is None else axes
     tops = [axes.get_xlim()[1]] if axes.has_data() else []
-    groups = by_norm(result(row) for row in rows)
+    groups = group_by(map(result, rows), lambda answer: answer.norm)
     listed = [(method, group) for group in groups.values() for method in series(group, None)]
     for method, group in listed:
         words = label if label is None or len(listed) == 1 else f"{label}, {method.name}"

@@ -14,6 +14,7 @@ from relucert.report.fields import number, optional, text, whole
 from relucert.report.markup import render
 from relucert.report.reading import REAL, AnswerKind, Recorded, inference_of, read_rows
 from relucert.report.sections import NORMS
+from relucert.report.series import group_by
 from relucert.report.tables import NONE, Cell
 
 DAGGER = "\N{DAGGER}"
@@ -74,10 +75,7 @@ class TableCell:
 
 def by_line(cells: Iterable[TableCell]) -> list[list[TableCell]]:
     """The cells of each line of the table: a network, a norm and a target."""
-    lines: dict[tuple[str, str, str], list[TableCell]] = {}
-    for cell in cells:
-        lines.setdefault((cell.network, cell.norm, cell.target), []).append(cell)
-    return list(lines.values())
+    return list(group_by(cells, lambda cell: (cell.network, cell.norm, cell.target)).values())
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,7 @@ def _cell(row: Mapping[str, Any]) -> TableCell:
 
 def table_section(table: Table) -> Markup:
     """One table of means and one of times for every network."""
-    networks: dict[str, list[TableCell]] = {}
-    for cell in table.cells:
-        networks.setdefault(cell.network, []).append(cell)
+    networks = group_by(table.cells, lambda cell: cell.network)
     return render(
         "paper.html",
         table=table,

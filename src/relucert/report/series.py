@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
+from typing import TypeVar
 
 from relucert.report.reading import AnswerKind, Result
 from relucert.report.summary import fits
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 PROVEN = (AnswerKind.CERTIFIED, AnswerKind.EXACT)
 
@@ -106,6 +110,14 @@ class Sandwich:
         )
 
 
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items of each key, in the order that keys first appear."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
     """One series per method, in the order they first appear.
 
@@ -113,9 +125,7 @@ def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
         rivals: How many answers a method gives per image in a finished run; None: as many as any image has. An image
             with fewer answers is left out, since nothing is known about its other rivals.
     """
-    methods: dict[tuple[str, AnswerKind], list[Result]] = {}
-    for result in results:
-        methods.setdefault((result.name, result.kind), []).append(result)
+    methods = group_by(results, lambda result: (result.name, result.kind))
     return [_series(name, answer_kind, rows, rivals) for (name, answer_kind), rows in methods.items()]
 
 
@@ -131,10 +141,11 @@ def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | N
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
     """The answers grouped by image, or by image and rival, in this order."""
-    questions: dict[tuple[int, int], list[Result]] = {}
-    for result in results:
-        rival = result.target if every_rival and result.target is not None else -1
-        questions.setdefault((result.image, rival), []).append(result)
+
+    def question(result: Result) -> tuple[int, int]:
+        return result.image, result.target if every_rival and result.target is not None else -1
+
+    questions = group_by(results, question)
     return [Sandwich(tuple(questions[key])) for key in sorted(questions)]
 
 

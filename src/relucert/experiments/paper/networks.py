@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from relucert.errors import InputError, LoadError
 from relucert.experiments.paper.published import is_authors
-from relucert.inputs.loading import load
+from relucert.inputs.loading import load, zoo
 from relucert.inputs.loading.paths import one_line
 from relucert.network import Layer, Linear, Network, Node, Relu
 
@@ -50,6 +51,25 @@ def from_file(path: Path) -> Subject:
     if len(set(sizes[1:-1])) != 1 or sizes[-1] != "10":
         raise InputError(f"{path} is a network {network.describe()}; the tables' have layers of one width, 10 classes")
     return Subject.of(f"{SETS.get(sizes[0], sizes[0])}-{len(sizes) - 1}x{sizes[1]}", network)
+
+
+def find_subjects(paths: Sequence[Path], listed: Sequence[str]) -> tuple[dict[str, Subject], dict[str, str]]:
+    """The networks that a table lists, by their names there, from files or from the zoo, and why some are missing."""
+    names = list(dict.fromkeys(listed))
+    subjects: dict[str, Subject] = {}
+    missing: dict[str, str] = {}
+    for path in paths:
+        subject = from_file(path)
+        if subject.name not in names:
+            raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")
+        subjects[subject.name] = subject
+    for name in names:
+        if name not in subjects:
+            try:
+                subjects[name] = Subject.of(name, zoo.load(name))
+            except LoadError as error:
+                missing[name] = str(error)
+    return subjects, missing
 
 
 def digest(network: Network) -> str:

@@ -120,6 +120,13 @@ class Rerun:
             return self.setting.box
         return None if contender.kind is AnswerKind.CERTIFIED else PIXELS
 
+    @property
+    def valid(self) -> str:
+        """The valid inputs, in words."""
+        if self.protocol:
+            return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
+        return valid_inputs(self.setting.box)
+
     def _questions(self) -> list[TableQuestion]:
         """Every method's question about every image that is classified rightly."""
         questions = []
