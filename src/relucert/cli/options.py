@@ -65,38 +65,31 @@ def rounded_up(text: str) -> float:
     return number_above(text, "what is needed")
 
 
-class _TwoEnds(argparse.Action):
-    """Two numbers or fractions."""
-
-    def ends(self, low: str, high: str) -> list[float]:
-        raise NotImplementedError
+class TwoEnds(argparse.Action):
+    """Two numbers or fractions; the function that is the action's constant makes them of their texts."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         try:
-            setattr(namespace, self.dest, self.ends(*values))
+            setattr(namespace, self.dest, self.const(*values))
         except InputError as error:
             raise argparse.ArgumentError(self, str(error)) from None
 
 
-class BoxAction(_TwoEnds):
+def box(low: str, high: str) -> list[float]:
     """The lowest valid value is rounded down and the highest up, so that none is lost."""
+    from relucert.common.numbers import number_above, number_below
 
-    def ends(self, low: str, high: str) -> list[float]:
-        from relucert.common.numbers import number_above, number_below
-
-        return [number_below(low, "its lowest value"), number_above(high, "its highest value")]
+    return [number_below(low, "its lowest value"), number_above(high, "its highest value")]
 
 
-class Ends(_TwoEnds):
+def outputs_within(low: str, high: str) -> list[float]:
     """The low end is rounded up and the high one down, so that no claim is weakened; "none": no such end."""
+    from relucert.common.numbers import number_above, number_below
 
-    def ends(self, low: str, high: str) -> list[float]:
-        from relucert.common.numbers import number_above, number_below
-
-        lowest = -math.inf if low == "none" else number_above(low, "the low end of outputs")
-        return [lowest, math.inf if high == "none" else number_below(high, "the high end of outputs")]
+    lowest = -math.inf if low == "none" else number_above(low, "the low end of outputs")
+    return [lowest, math.inf if high == "none" else number_below(high, "the high end of outputs")]
 
 
 def each(parse: Callable[[str], str]) -> Callable[[str], list[str]]:

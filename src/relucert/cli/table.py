@@ -101,7 +101,7 @@ OPTIONS = {
     "--images": Option("only the first N images", options.count, metavar="N"),
     "--box": Option(
         "the lowest and the highest valid value of an input (default: every input is valid)",
-        metavar=("LOW", "HIGH"), further={"action": options.BoxAction, "nargs": 2},
+        metavar=("LOW", "HIGH"), further={"action": options.TwoEnds, "const": options.box, "nargs": 2},
     ),
     "--no-box": flag("every input is valid", dest="box", action="store_const", const=None),
     "--scale": Option(
@@ -118,7 +118,7 @@ OPTIONS = {
     ),
     "--outputs-within": Option(
         "in place of classes: that every output stays above LOW and below HIGH; none: no such end",
-        metavar=("LOW", "HIGH"), further={"action": options.Ends, "nargs": 2},
+        metavar=("LOW", "HIGH"), further={"action": options.TwoEnds, "const": options.outputs_within, "nargs": 2},
     ),
     "--inference": Option(
         "what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "

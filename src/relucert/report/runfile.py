@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
 
+from relucert.common.closing import Closing
 from relucert.errors import InputError
 from relucert.inputs.storage import files
 
@@ -26,7 +26,7 @@ MARK = 16  # digits of a question's SHA-256 in every row of a table
 Row = Mapping[str, Any]
 
 
-class RunFile:
+class RunFile(Closing):
     """Writes a run's answers as JSON, CSV or both, so that whatever stops the run leaves readable files.
 
     A context manager: a thread saves the rows about once a second, large files less often, and once more on leaving.
@@ -98,9 +98,7 @@ class RunFile:
                 files.write(self._csv_path, table([{**row, **mark} for row in self._rows[:count]]).encode())
             self._saved = count
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._leaving.set()
         self._saver.join()
         self.save()
