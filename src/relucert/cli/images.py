@@ -53,32 +53,23 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
 def read(arguments: argparse.Namespace, screen: Screen, network: Network | None = None) -> Dataset:
     """All images of what is named, as they are stored; they must fit the network where one is given."""
     named = arguments.data is not None and catalogue.is_collection(arguments.data)
-    if arguments.layout is not None and (named or arguments.data is None):
+    from_file = arguments.data is not None and not named
+    if arguments.layout is not None and not from_file:
         raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
-    pixels = _pixels(arguments, network, from_file=arguments.data is not None and not named)
-    if named:
-        if network is not None:
-            _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
-        with screen.downloads() as progress:
-            return data.load(arguments.data, "test", arguments.data_dir, pixels=pixels, progress=progress)
-    if arguments.data is not None:
+    if arguments.pixels is not None and from_file:
+        raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
+    if from_file:
         return data.read(arguments.data)
-    images = data.bundled(pixels=pixels)
-    if network is not None:
+    low, high = arguments.pixels or (network and network.input_range) or USUAL
+    if not named:
+        images = data.bundled(pixels=(low, high))
         _check_size(network, images.images.shape[1], "the bundled images")
-    return images
-
-
-def _pixels(arguments: argparse.Namespace, network: Network | None, from_file: bool) -> tuple[float, float]:
-    """The numbers that black and white become; from_file: whether the images are of the user's own file."""
-    if arguments.pixels is not None:
-        if from_file:
-            raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
-        low, high = arguments.pixels
-        return low, high
-    return USUAL if network is None or network.input_range is None else network.input_range
+        return images
+    _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
+    with screen.downloads() as progress:
+        return data.load(arguments.data, "test", arguments.data_dir, pixels=(low, high), progress=progress)
 
 
 def read_targets(path: Path, images: int | None) -> list[int]:
@@ -106,8 +97,8 @@ def _target(line: str, number: int, path: Path) -> int:
     return index
 
 
-def _check_size(network: Network, size: int, images: str) -> None:
-    if size != network.sizes[0]:
+def _check_size(network: Network | None, size: int, images: str) -> None:
+    if network is not None and size != network.sizes[0]:
         raise InputError(
             f"{network.name} takes {network.sizes[0]} numbers and {images} have {size}: "
             "give images of its own with --data"

@@ -40,15 +40,6 @@ MOST_REASONS = 3  # for failures, that a summary names
 AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
-def inference_text(arguments: argparse.Namespace, network: Network | None = None) -> str:
-    """The end of a question's description: names the inference unless that is real arithmetic, and what it assumes
-    about the network's activations."""
-    if getattr(arguments, "inference", "real") == "real":
-        return ""
-    assumed = f", activations within {ACTIVATION_ULPS} units in the last place"
-    return f", evaluated in {arguments.inference}{'' if network is None or network.rectifiers_only else assumed}"
-
-
 @dataclass(frozen=True)
 class Setup:
     """The network, the images and the options that a command is about.
@@ -88,7 +79,15 @@ class Setup:
         scaled = "" if self.options.get("scale") is None else ", distances scaled for each coordinate"
         valid = f"{valid_inputs(self.options.get('box'))}{scaled}"
         question = ", ".join([f"norm {self.arguments.norm}", *words, self._property(), valid])
-        return f"{question}{end}{inference_text(self.arguments, self.network)}"
+        return f"{question}{end}{self._inference()}"
+
+    def _inference(self) -> str:
+        """Names the inference unless that is real arithmetic, and what it assumes about the network's activations."""
+        inference = getattr(self.arguments, "inference", "real")
+        if inference == "real":
+            return ""
+        assumed = f", activations within {ACTIVATION_ULPS} units in the last place"
+        return f", evaluated in {inference}{'' if self.network.rectifiers_only else assumed}"
 
     def _property(self) -> str:
         """The property that must hold, in words: the class, or that the outputs stay within given ends."""

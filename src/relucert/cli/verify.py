@@ -114,6 +114,7 @@ def _property(arguments: argparse.Namespace) -> int:
     files = options.outputs(arguments, ("json", "results", "proof"))
     import torch
 
+    from relucert.api.verify import late_in_reading
     from relucert.cli.show import Screen
     from relucert.verification.results import is_results, results
 
@@ -123,58 +124,46 @@ def _property(arguments: argparse.Namespace) -> int:
         check_replaceable(arguments.results, is_results, arguments.overwrite, "something else than a verdict")
     limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
+    ends = begun + limit - RESERVE
     digests = None if arguments.json is None else _digests(arguments)
     screen = Screen(quiet=arguments.quiet)
+    query: Query | None = None
     try:
-        with until(begun + limit - RESERVE):
+        with until(ends):
             networks, query = _read(arguments)
     except TimeUp:
-        return _unread(screen, arguments, time.monotonic() - begun)
-
-    def decide() -> Verdict:
-        with screen.progress("verifying", 1) as bar:
-            remaining = max(0.0, begun + limit - RESERVE - time.monotonic())
-            return relucert.verify(
-                networks, query, time_limit=remaining, inference=arguments.inference, seed=arguments.seed,
-                progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
-                workers=arguments.workers, ray=arguments.ray,
-            )  # fmt: skip
-
-    if digests is None:
-        verdict = decide()
+        verdict = late_in_reading(time.monotonic() - begun, arguments.inference)
+        if digests is not None:
+            raise InputError(f"{verdict.reason}: there is no question to record") from None
     else:
-        head = _head(arguments, query, *digests)
-        with _store(arguments, files, head) as store:
-            run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
-            stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
-            verdict = decide() if stored is None else stored
-            if stored is None:
-                if _digests(arguments) != digests:
-                    raise InputError("the files of the network were changed meanwhile: ask again")
-                store.add([(ABOUT, verdict)])
-            with run_file:
-                run_file.add(verdict.to_json())
-                run_file.finish()
+        if digests is None:
+            verdict = _decide(arguments, networks, query, ends, screen)
+        else:
+            head = _head(arguments, query, *digests)
+            with _store(arguments, files, head) as store:
+                run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
+                stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
+                verdict = _decide(arguments, networks, query, ends, screen) if stored is None else stored
+                if stored is None:
+                    if _digests(arguments) != digests:
+                        raise InputError("the files of the network were changed meanwhile: ask again")
+                    store.add([(ABOUT, verdict)])
+                with run_file:
+                    run_file.add(verdict.to_json())
+                    run_file.finish()
     if arguments.results is not None:
         write(arguments.results, results(verdict).encode())
     _show(screen, arguments, query, verdict)
     return 0
 
 
-def _unread(screen: Screen, arguments: argparse.Namespace, seconds: float) -> int:
-    """Tells that time ended before the files were read; a record would be about a question that nobody knows."""
-    from relucert.api.verify import late_in_reading
-    from relucert.verification.results import results
-
-    verdict = late_in_reading(seconds, arguments.inference)
-    if arguments.json is not None:
-        raise InputError(f"{verdict.reason}: there is no question to record")
-    if arguments.results is not None:
-        write(arguments.results, results(verdict).encode())
-    screen.line("verdict", verdict.status)
-    screen.line("", str(verdict.reason))
-    screen.line("time", f"{verdict.seconds:.2f} s")
-    return 0
+def _decide(arguments: argparse.Namespace, networks: Sources, query: Query, ends: float, screen: Screen) -> Verdict:
+    with screen.progress("verifying", 1) as bar:
+        return relucert.verify(
+            networks, query, time_limit=max(0.0, ends - time.monotonic()), inference=arguments.inference,
+            seed=arguments.seed, progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
+            workers=arguments.workers, ray=arguments.ray,
+        )  # fmt: skip
 
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
@@ -228,21 +217,22 @@ def _digest(network: str) -> str:
     return file_digest(Path(network)) if Path(network).is_file() else zoo.digest(network)
 
 
-def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
-    from relucert.cli.runs import inference_text
-
+def _show(screen: Screen, arguments: argparse.Namespace, query: Query | None, verdict: Verdict) -> None:
+    """query: None where time ended before the files were read."""
     screen.line("verdict", _decided(verdict, ", "))
     if verdict.reason is not None:
         screen.line("", verdict.reason)
-    violations = counted(len(query.violations), "violation")
-    screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
-    for remark in verdict.remarks:
-        screen.line("", remark)
-    screen.line("network", f"{arguments.network}{inference_text(arguments)}")
-    stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
-    screen.line("nodes", f"{verdict.nodes}{stage}")
-    if arguments.proof is not None and verdict.holds:
-        screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
+    if query is not None:
+        violations = counted(len(query.violations), "violation")
+        screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
+        for remark in verdict.remarks:
+            screen.line("", remark)
+        evaluated = "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
+        screen.line("network", f"{arguments.network}{evaluated}")
+        stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
+        screen.line("nodes", f"{verdict.nodes}{stage}")
+        if arguments.proof is not None and verdict.holds:
+            screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
     screen.line("time", f"{verdict.seconds:.2f} s")
 
 
