@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
     outputs = options.outputs(arguments, ("json", "csv"))
     from relucert.arithmetic.norm import Norm
-    from relucert.cli import record, runs
+    from relucert.cli import runs
     from relucert.experiments.comparison.compare import ComparisonRun, row, running
     from relucert.experiments.comparison.methods import Setting, find_contenders
 
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     setting = Setting(Norm.parse(arguments.norm), **call_options)
     comparison = ComparisonRun(setup.loaded, images.images, images.labels, contenders, setting)
     question_options = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **call_options}
-    head = {**record.head(arguments, network, images, question_options), "skipped": comparison.skipped}
+    head = {**replace(setup, options=question_options).head(), "skipped": comparison.skipped}
     kept = runs.store_path(arguments, outputs)
     started = time.perf_counter()
     with (

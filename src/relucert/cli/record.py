@@ -1,11 +1,10 @@
-"""The head of a record, before the answers: what ran, on what, about which network, data and question."""
+"""What the head of every record says: what ran, on what, and which question it is."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import json
-import math
 import os
 import platform
 from collections.abc import Mapping
@@ -14,10 +13,6 @@ from importlib import metadata
 from typing import Any
 
 import relucert
-from relucert.arithmetic.norm import Norm
-from relucert.data import Dataset
-from relucert.network import Network
-from relucert.network.fingerprint import fingerprint
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 NO_MATTER = (
@@ -35,38 +30,6 @@ def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
         "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-    }
-
-
-def head(
-    arguments: argparse.Namespace, network: Network, images: Dataset, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The record of a command that answers questions about images; options: those of the library's call."""
-    options = dict(options)
-    if options.pop("property", None) is not None:
-        options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
-    recorded = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
-    for name in ("data_dir", "target_file"):
-        recorded[name] = (path := getattr(arguments, name)) and str(path)
-    recorded |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target}
-    recorded |= {"images": len(images), "workers": arguments.workers, "ray": arguments.ray}
-    about = {
-        "name": network.name,
-        "layers": network.describe(),
-        "parameters": network.parameters,
-        "classes": network.classes,
-        "sha256": fingerprint(network, options.get("inference", "real") != "real"),
-    }
-    data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
-    question_options = {**options, "target": "per image" if arguments.target_file else arguments.target}
-    if "norm" in question_options:
-        question_options["norm"] = repr(Norm.parse(question_options["norm"]).p)
-    return {
-        **circumstances(arguments),
-        "question": question(arguments.command, question_options, about["sha256"]),
-        "network": about,
-        "data": data,
-        "options": recorded,
     }
 
 

@@ -16,6 +16,7 @@ import torch
 
 from relucert import Exact, Network, Property, UpperBound
 from relucert.answers.certificates import Reply
+from relucert.arithmetic.norm import Norm
 from relucert.cli import images as image_options
 from relucert.cli import record
 from relucert.cli.show import Screen
@@ -29,6 +30,7 @@ from relucert.execution.execution import Execution
 from relucert.inputs.loading.runtime import Loaded
 from relucert.inputs.storage import store
 from relucert.inputs.storage.store import Anew
+from relucert.network.fingerprint import fingerprint
 from relucert.network.rounded_activation import ACTIVATION_ULPS
 from relucert.report.arrays import ExampleFile
 from relucert.report.runfile import RunFile, has_answers
@@ -67,7 +69,30 @@ class Setup:
 
     def head(self) -> dict[str, Any]:
         """The head of the record."""
-        return record.head(self.arguments, self.network, self.images, self.options)
+        arguments, network, options = self.arguments, self.network, dict(self.options)
+        if options.pop("property", None) is not None:
+            options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
+        about = {
+            "name": network.name,
+            "layers": network.describe(),
+            "parameters": network.parameters,
+            "classes": network.classes,
+            "sha256": fingerprint(network, options.get("inference", "real") != "real"),
+        }
+        decisive = {**options, "target": "per image" if arguments.target_file else arguments.target}
+        if "norm" in decisive:
+            decisive["norm"] = repr(Norm.parse(decisive["norm"]).p)
+        recorded = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
+        for name in ("data_dir", "target_file"):
+            recorded[name] = (path := getattr(arguments, name)) and str(path)
+        recorded |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target}
+        return {
+            **record.circumstances(arguments),
+            "question": record.question(arguments.command, decisive, about["sha256"]),
+            "network": about,
+            "data": {"name": self.images.name, "images": len(self.images), "sha256": self.images.sha256()},
+            "options": recorded | {"images": len(self.images), "workers": arguments.workers, "ray": arguments.ray},
+        }
 
     def question(self, *words: str, end: str = "") -> str:
         """The question about images in a line.
