@@ -21,7 +21,7 @@ from relucert.report import pictures
 from relucert.report.charts import bar
 from relucert.report.markup import TEMPLATES
 from relucert.report.page import page
-from relucert.report.reading import RecordedRun, read, result
+from relucert.report.reading import RecordedRun, result
 from relucert.report.series import Sandwich
 from tests.report import runs
 
@@ -295,7 +295,7 @@ def test_triples_tell_both_radii() -> None:
 
 def test_size(tmp_path: Path) -> None:
     """A thousand images with five answers each and incompressible pictures."""
-    run = read(runs.write(tmp_path / "run.json", runs.invented(1000)))
+    run = runs.read(runs.write(tmp_path / "run.json", runs.invented(1000)))
     assert len(page(run).encode()) < 10e6
 
 

@@ -93,12 +93,12 @@ def _radius_label(curves: Sequence[AccuracyCurve]) -> str:
 def _tell_apart(curves: Sequence[AccuracyCurve]) -> None:
     """Labels every curve by its name, by the norm and the valid inputs where these differ, else by a number."""
     norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
-    labels = []
-    for curve in curves:
-        told = [curve.name]
-        told += [f"p = {curve.norm}"] if len(norms) > 1 else []
-        told += [curve.domain] if len(domains) > 1 else []
-        labels.append(", ".join(told))
+    labels = [
+        curve.name
+        + (f", p = {curve.norm}" if len(norms) > 1 else "")
+        + (f", {curve.domain}" if len(domains) > 1 else "")
+        for curve in curves
+    ]
     counts, seen = Counter(labels), Counter[str]()
     for curve, words in zip(curves, labels, strict=True):
         seen[words] += 1

@@ -146,11 +146,6 @@ class RecordedRun(Recorded):
     results: tuple[Result, ...]
 
 
-def read(path: Path) -> RecordedRun:
-    """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
-    return run_of(read_record(path), path)
-
-
 def run_of(record: Mapping[str, Any], path: Path) -> RecordedRun:
     """The run that a record from this file tells of."""
     head, results = read_rows(record, path, "result", result)

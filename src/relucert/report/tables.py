@@ -88,28 +88,24 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
     """One row per question: the largest proven bound, the exact distance, the nearest adversarial example."""
     kinds = {result.kind for question in questions for result in question.results}
-    columns: list[tuple[str, Callable[[Sandwich], Cell]]] = [
-        ("image", lambda question: number(question.results[0].image)),
-        ("label", lambda question: number(question.results[0].label)),
+    attacked = bool(kinds & {AnswerKind.UPPER, AnswerKind.EXACT})
+    gaps = any(question.gap is not None for question in questions)
+    columns: list[tuple[str, bool, Callable[[Sandwich], Cell]]] = [  # with whether there is anything in them
+        ("image", True, lambda question: number(question.results[0].image)),
+        ("label", True, lambda question: number(question.results[0].label)),
+        ("rival", every_rival, lambda question: number(question.results[0].target)),
+        ("from 0", True, lambda question: Cell(charts.bar(question, top))),
+        ("proven", bool(kinds & set(PROVEN)), lambda question: _end(AnswerKind.CERTIFIED, question.lower)),
+        ("exact", AnswerKind.EXACT in kinds, lambda question: ends(question.exact)),
+        ("nearest example", attacked, lambda question: _end(AnswerKind.UPPER, question.upper)),
+        ("rounding ignored", AnswerKind.UNPROVEN in kinds, lambda question: _guess(question, AnswerKind.UNPROVEN)),
+        ("estimate", AnswerKind.ESTIMATE in kinds, lambda question: _guess(question, AnswerKind.ESTIMATE)),
+        ("gap", gaps, lambda question: number(question.gap, "{:.3g}\N{MULTIPLICATION SIGN}")),
+        (REMARK, True, _remark),
     ]
-    if every_rival:
-        columns.append(("rival", lambda question: number(question.results[0].target)))
-    columns.append(("from 0", lambda question: Cell(charts.bar(question, top))))
-    if kinds & set(PROVEN):
-        columns.append(("proven", lambda question: _end(AnswerKind.CERTIFIED, question.lower)))
-    if AnswerKind.EXACT in kinds:
-        columns.append(("exact", lambda question: ends(question.exact)))
-    if kinds & {AnswerKind.UPPER, AnswerKind.EXACT}:
-        columns.append(("nearest example", lambda question: _end(AnswerKind.UPPER, question.upper)))
-    if AnswerKind.UNPROVEN in kinds:
-        columns.append(("rounding ignored", lambda question: _guess(question, AnswerKind.UNPROVEN)))
-    if AnswerKind.ESTIMATE in kinds:
-        columns.append(("estimate", lambda question: _guess(question, AnswerKind.ESTIMATE)))
-    if any(question.gap is not None for question in questions):
-        columns.append(("gap", lambda question: number(question.gap, "{:.3g}\N{MULTIPLICATION SIGN}")))
-    columns.append((REMARK, _remark))
-    rows = [[cell(question) for _, cell in columns] for question in questions]
-    return table("Every image", [name for name, _ in columns], rows, sortable=True)
+    shown = [(title, cell) for title, present, cell in columns if present]
+    rows = [[cell(question) for _, cell in shown] for question in questions]
+    return table("Every image", [title for title, _ in shown], rows, sortable=True)
 
 
 def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Markup:
