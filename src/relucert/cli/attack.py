@@ -12,7 +12,7 @@ from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
-from relucert.report.summary import rounded_up
+from relucert.report.summary import or_dash, rounded_up
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(answers: list[relucert.UpperBound]) -> None:
         screen = setup.screen
-        screen.attacks(answers)
+        screen.answers("distance", [(answer, or_dash(rounded_up, answer.distance)) for answer in answers])
         screen.line("network", setup.about)
         screen.line("question", setup.question(arguments.method))
         _summarise(answers, screen)

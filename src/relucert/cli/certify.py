@@ -12,7 +12,7 @@ from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common import names
 from relucert.inputs.storage import files
 from relucert.report.runfile import MARK
-from relucert.report.summary import summarise
+from relucert.report.summary import or_dash, rounded_down, summarise
 
 if TYPE_CHECKING:
     from relucert.cli.runs import Setup
@@ -136,11 +136,18 @@ def _show(setup: Setup, certificates: list[relucert.Certificate], mark: str) -> 
             accuracy.draw(
                 path, summary, f"{network.name} ({network.describe()})", question, arguments.norm, target, mark
             )
-    screen.table(certificates, proven=summary.proven)
+    radii = [(certificate, or_dash(rounded_down, certificate.radius)) for certificate in certificates]
+    screen.answers("certified radius" if summary.proven else "radius (rounding ignored)", radii, _remark)
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
     screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), rival)
+
+
+def _remark(certificate: relucert.Certificate) -> str:
+    """By which method a radius is proven, where it is another than was asked for, and the reason."""
+    method = certificate.due_to if certificate.due_to != certificate.method else None
+    return "; ".join(filter(None, [method and f"by {method}", certificate.reason]))
 
 
 def _correct(network: relucert.Network, images: Dataset) -> list[bool] | None:

@@ -13,7 +13,7 @@ from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
 from relucert.report.runfile import RunFile
-from relucert.report.summary import fits, rounded_down, rounded_up
+from relucert.report.summary import fits, or_dash, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -105,14 +105,11 @@ def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
     from relucert.report.reading import AnswerKind
 
-    mean = "-"
-    if ranking.mean is not None:
-        way = rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down
-        mean = way(ranking.mean)
+    mean = or_dash(rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down, ranking.mean)
     if ranking.closed is not None:
         remarks = [f"{ranking.closed} closed; the mean is of the lower ends", *remarks]
     if ranking.fitted is not None:
         remarks = ["not certified", fits(ranking.fitted, ranking.count), *remarks]
-    gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (ranking.to_best, ranking.to_witness))
-    seconds = "-" if ranking.seconds is None else f"{ranking.seconds:.3g}"
+    gaps = (or_dash(lambda gap: f"{100 * gap:+.1f} %", gap) for gap in (ranking.to_best, ranking.to_witness))
+    seconds = or_dash("{:.3g}".format, ranking.seconds)
     return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, "; ".join(remarks)

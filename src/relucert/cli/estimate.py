@@ -8,6 +8,7 @@ import relucert
 from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
+from relucert.report.summary import or_dash
 
 NAME = "estimate"
 HELP = "CLEVER's estimates, which prove nothing"
@@ -48,12 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(estimates: list[relucert.Estimate]) -> None:
         screen = setup.screen
-        screen.estimates(estimates)
+        values = [(estimate, or_dash("{:.4g}".format, estimate.value)) for estimate in estimates]
+        screen.answers("estimate (not certified)", values)
         screen.line("network", setup.about)
         screen.line("question", f"{setup.question()}, CLEVER: not certified")
         (summed,) = overview(answer.to_json() for answer in estimates).methods
         over = f"over {summed.answered:,} of {counted(summed.images, 'image')}"
-        mean = "-" if summed.mean is None else f"{summed.mean:.4g}"
+        mean = or_dash("{:.4g}".format, summed.mean)
         screen.line("mean estimate", f"{mean} {over}{f', {summed.remark}' if summed.remark else ''} (not certified)")
 
     return runs.answer(setup, files, "sampling", relucert.estimate_each, show)

@@ -11,7 +11,7 @@ import relucert
 from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
-from relucert.report.summary import rounded_down, rounded_up
+from relucert.report.summary import or_dash, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(answers: list[relucert.Exact]) -> None:
         screen = setup.screen
-        screen.intervals(answers)
+        screen.answers("minimum distortion", [(answer, _interval(answer)) for answer in answers])
         screen.line("network", setup.about)
         screen.line("question", setup.question())
         _summarise(answers, screen)
@@ -72,6 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
     row = partial(pictures.answer_row, setup.network, setup.images.images)
     further = {"overwrite": arguments.overwrite}
     return runs.answer(setup, files, "searching", relucert.exact_each, show, row=row, **further)
+
+
+def _interval(answer: relucert.Exact) -> str:
+    lower, upper = or_dash(rounded_down, answer.lower), or_dash(rounded_up, answer.upper)
+    return "unreachable" if answer.unreachable else f"{lower} to {upper}"
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Context
 from itertools import groupby
@@ -106,6 +106,11 @@ def rounded_down(value: float, digits: int = 5) -> str:
 def rounded_up(value: float, digits: int = 5) -> str:
     """The value to some significant digits, never below it: an adversarial example must not come nearer in print."""
     return _rounded(value, digits, ROUND_UP)
+
+
+def or_dash(write: Callable[[float], str], value: float | None) -> str:
+    """The value as it is written, or a dash where there is none."""
+    return "-" if value is None else write(value)
 
 
 def _rounded(value: float, digits: int, way: str) -> str:

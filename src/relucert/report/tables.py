@@ -37,10 +37,6 @@ class Cell:
     style: str | None = None
     key: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.style is None and self.value is not None:
-            object.__setattr__(self, "style", "number")
-
 
 def table(
     caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False,
