@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import fmean
 from typing import TypeVar
 
@@ -170,8 +169,8 @@ def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
 
 
 def _series(name: str, answer_kind: AnswerKind, rows: list[Result], rivals: int | None) -> Series:
-    rows = sorted((row for row in rows if row.has_question), key=lambda row: row.image)
-    images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
+    rows = [row for row in rows if row.has_question]
+    images = list(group_by(rows, lambda row: row.image).values())
     full = max(map(len, images), default=0) if rivals is None else rivals
     images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
     kept = [(image, radius) for image in images if (radius := _kept(answer_kind, image))]
