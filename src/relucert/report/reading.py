@@ -202,10 +202,8 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def result(row: Any) -> Result:
+def result(row: Mapping[str, Any]) -> Result:
     """One answer from its JSON form; raises ValueError, saying what is wrong."""
-    if not isinstance(row, dict):
-        raise ValueError("it is no object")
     row = upgraded(row)
     answer_kind, lower, upper = _bounds(row)
     said = AnswerKind.CERTIFIED if answer_kind is AnswerKind.UNPROVEN else answer_kind  # what a row may call itself
