@@ -12,6 +12,7 @@ import torch
 import relucert
 from relucert import Network, UpperBound, data
 from relucert.network import Linear
+from relucert.report.reading import RecordedRun, read_record, run_of
 from relucert.report.runfile import RunFile
 
 HEAD: dict[str, Any] = {
@@ -32,6 +33,11 @@ def write(path: Path, rows: list[dict[str, Any]], **changes: Any) -> Path:
             record.add(row)
         record.finish()
     return path
+
+
+def read(path: Path) -> RecordedRun:
+    """The answers of a run file."""
+    return run_of(read_record(path), path)
 
 
 def compared(count: int) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from relucert.report.page import page as write_page
-from relucert.report.reading import read
 from tests.report import runs
 from tests.report.test_page import EVIL
 
@@ -38,7 +37,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
     def open_page(rows: list[dict[str, Any]], width: int = 1200, **head: Any) -> Page:
         path = tmp_path / "page.html"
-        run = read(runs.write(tmp_path / "run.json", rows, **head))
+        run = runs.read(runs.write(tmp_path / "run.json", rows, **head))
         path.write_bytes(write_page(run).encode(errors="replace"))
         opened = context.new_page()
         opened.set_viewport_size({"width": width, "height": 800})
@@ -132,7 +131,7 @@ def test_markup_in_names_is_shown_and_never_run(show: Show) -> None:
 
 def test_the_policy_blocks_what_would_slip_through(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    text = write_page(read(runs.write(tmp_path / "run.json", [runs.certified(0, 0.01)])))
+    text = write_page(runs.read(runs.write(tmp_path / "run.json", [runs.certified(0, 0.01)])))
     path.write_text(text.replace("</main>", "<script>document.title = 'run'</script></main>"))
     opened = browser.new_page()
     opened.goto(path.as_uri())

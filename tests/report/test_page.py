@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relucert.report
-from relucert.report import png
+from relucert.report import pictures
 from relucert.report.charts import bar
 from relucert.report.markup import TEMPLATES
 from relucert.report.page import page
-from relucert.report.reading import RecordedRun, read, result
+from relucert.report.reading import RecordedRun, result
 from relucert.report.series import Sandwich
 from tests.report import runs
 
@@ -295,14 +295,14 @@ def test_triples_tell_both_radii() -> None:
 
 def test_size(tmp_path: Path) -> None:
     """A thousand images with five answers each and incompressible pictures."""
-    run = read(runs.write(tmp_path / "run.json", runs.invented(1000)))
+    run = runs.read(runs.write(tmp_path / "run.json", runs.invented(1000)))
     assert len(page(run).encode()) < 10e6
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
 def test_pictures_are_pngs(shape: tuple[int, ...]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    head, content = png.address(shape, pixels.tobytes()).split(",")
+    head, content = pictures.address(shape, pixels.tobytes()).split(",")
     assert head == "data:image/png;base64"
     drawn = matplotlib.image.imread(io.BytesIO(base64.b64decode(content)))
     assert (np.round(drawn * 255) == pixels).all()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import relucert
 from relucert.errors import InputError
 from relucert.network import Network, Reshape
-from relucert.report import png
+from relucert.report import pictures
 from relucert.report.pairs import Album
 from relucert.report.pictures import limits, recorded, shape_of
 from tests.nets import chain, mlp
@@ -73,7 +73,7 @@ def test_colours_are_those_of_the_image(box: Sequence[Any] | None) -> None:
     picture = recorded(coloured(), FLAG.flatten(), FLAG.flip(0), box)["picture"]
     assert picture["shape"] == [2, 3, 3]
     for key, expected in (("original", FLAG), ("adversarial", FLAG.flip(0))):
-        pixels = decoded(png.address(picture["shape"], base64.b64decode(picture[key])))
+        pixels = decoded(pictures.address(picture["shape"], base64.b64decode(picture[key])))
         assert np.array_equal(pixels[..., :3], expected.movedim(0, -1).numpy())
 
 

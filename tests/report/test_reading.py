@@ -14,7 +14,7 @@ from relucert.answers.certificates import OWN_LABEL
 from relucert.errors import LoadError
 from relucert.report.domain import Domain, in_words
 from relucert.report.grouping import RunGroup
-from relucert.report.reading import AnswerKind, Result, read, result
+from relucert.report.reading import AnswerKind, Result, result
 from relucert.report.series import Sandwich, best_proven, sandwiches, series, tightness
 from tests.report import runs
 
@@ -22,7 +22,7 @@ GOOD = [runs.certified(0, 0.01), runs.attacked(0, 0.02)]
 
 
 def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
-    run = read(runs.write(tmp_path / "run.json", runs.invented(1)))
+    run = runs.read(runs.write(tmp_path / "run.json", runs.invented(1)))
     assert [answer.kind for answer in run.results] == [
         AnswerKind.CERTIFIED,
         AnswerKind.CERTIFIED,
@@ -38,7 +38,7 @@ def test_kinds_are_told_by_keys(tmp_path: Path) -> None:
     "change", [{"arithmetic": "float", "proven": False}, {"proven": False}, {"proven": 1}, {"arithmetic": "float"}]
 )
 def test_nothing_unproven_counts_as_certified(tmp_path: Path, change: dict[str, Any]) -> None:
-    run = read(runs.write(tmp_path / "run.json", [{**runs.certified(0, 0.01), **change, "kind": "certified"}]))
+    run = runs.read(runs.write(tmp_path / "run.json", [{**runs.certified(0, 0.01), **change, "kind": "certified"}]))
     assert run.results[0].kind is AnswerKind.UNPROVEN
     assert "rounding ignored" in run.results[0].name
 
@@ -110,7 +110,7 @@ def test_anything_else_is_one_line(tmp_path: Path, spoil: Callable[[dict[str, An
     path = runs.write(tmp_path / "run.json", GOOD)
     path.write_text(json.dumps(spoil(json.loads(path.read_text()))))
     with pytest.raises(LoadError, match=r"run\.json") as raised:
-        read(path)
+        runs.read(path)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -121,19 +121,19 @@ def test_every_part_of_a_file_is_refused(tmp_path: Path) -> None:
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
         with pytest.raises(LoadError, match=r"empty|a part of one"):
-            read(path)
+            runs.read(path)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b'{"relucert": NaN}', b"[" * 100_000, b"\x00"])
 def test_no_json(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(LoadError):
-        read(tmp_path / "run.json")
+        runs.read(tmp_path / "run.json")
 
 
 def test_a_release_of_the_same_series_is_read(tmp_path: Path) -> None:
     first, second = relucert.__version__.split(".")[:2]
-    assert len(read(runs.write(tmp_path / "run.json", GOOD, relucert=f"{first}.{second}.99")).results) == 2
+    assert len(runs.read(runs.write(tmp_path / "run.json", GOOD, relucert=f"{first}.{second}.99")).results) == 2
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_a_release_of_the_same_series_is_read(tmp_path: Path) -> None:
 def test_the_valid_inputs_are_read(tmp_path: Path, box: Any, domain: Domain) -> None:
     rows = [{**row, "box": box} for row in runs.invented(1)]
     options = {"box": [0, 1], "scale": [1.0, 0, 2.5]}
-    run = read(runs.write(tmp_path / "run.json", rows, options=options))
+    run = runs.read(runs.write(tmp_path / "run.json", rows, options=options))
     assert [answer.domain for answer in run.results] == [domain] * len(rows)
 
 
 def test_older_files_do_not_say_which_inputs_are_valid(tmp_path: Path) -> None:
     rows = runs.older(runs.invented(1), [-0.5, 0.5])
-    run = read(runs.write(tmp_path / "run.json", rows, options={"norm": "inf"}))
+    run = runs.read(runs.write(tmp_path / "run.json", rows, options={"norm": "inf"}))
     box = Domain((-0.5, 0.5))
     assert [answer.domain for answer in run.results] == [None, None, box, None, box]
 
@@ -164,7 +164,7 @@ def test_older_names_are_read(tmp_path: Path) -> None:
     interval = runs.answer(0, "branch-and-bound", lower=0.1, upper=0.2, closed=False, unreachable=False, proven=True)
     fitted = runs.answer(0, "clever", value=0.1, sampled=0.2, radius=0.5, proven=False)
     unfitted = runs.answer(1, "clever", value=None, sampled=0.3, radius=0.5, proven=False, reason="no fit")
-    exact, *estimates = read(runs.write(tmp_path / "run.json", [interval, fitted, unfitted])).results
+    exact, *estimates = runs.read(runs.write(tmp_path / "run.json", [interval, fitted, unfitted])).results
     assert (exact.kind, exact.method, exact.name) == (AnswerKind.EXACT, "exact", "exact")
     assert [(guess.kind, guess.lower, guess.fitted) for guess in estimates] == [
         (AnswerKind.ESTIMATE, 0.1, True),
@@ -240,7 +240,7 @@ def test_curves(tmp_path: Path) -> None:
         runs.attacked(1, 0.0),
         runs.attacked(2, None),
     ]
-    certified, attacked = series(read(runs.write(tmp_path / "run.json", rows)).results, 1)
+    certified, attacked = series(runs.read(runs.write(tmp_path / "run.json", rows)).results, 1)
     assert (certified.images, certified.radii) == (3, (0.01, 0.03))
     assert certified.steps() == ([0.0, 0.01, 0.03], [2 / 3, 1 / 3, 0])
     assert certified.median == 0.01
@@ -252,7 +252,7 @@ def test_each_rival_is_a_question_of_its_own(tmp_path: Path) -> None:
     rows = [{**runs.certified(0, radius), "target": rival} for rival, radius in ((1, 0.02), (2, 0.01))]
     rows += [{**runs.attacked(0, 0.03), "target": rival} for rival in (1, 2)]
     network = {"name": "toy", "classes": 3}
-    run = RunGroup((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
+    run = RunGroup((runs.read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
     assert series(run.results, run.rivals)[0].radii == (0.01,)
     assert [question.gap for question in sandwiches(run.results, run.every_rival)] == [
         pytest.approx(1.5),
@@ -267,7 +267,7 @@ def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes:
     rows += [{**runs.certified(1, 0.05), "target": rival} for rival in (0, 2)]
     rows.append({**runs.certified(2, None), "target": None, "reason": "misclassified"})
     network = {"name": "toy", "classes": classes}
-    run = RunGroup((read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
+    run = RunGroup((runs.read(runs.write(tmp_path / "run.json", rows, options={"target": "all"}, network=network)),))
     (curve,) = series(run.results, run.rivals)
     assert (curve.images, curve.radii) == (2, (0.02,))
     together = best_proven(sandwiches(run.results, run.every_rival), run.rivals)
@@ -278,7 +278,7 @@ def test_an_image_without_all_its_rivals_is_not_counted(tmp_path: Path, classes:
 def test_the_best_of_all_methods(tmp_path: Path) -> None:
     rows = [runs.certified(0, 0.01), runs.certified(0, 0.02, "lp"), runs.certified(1, 0.03), runs.attacked(2, 0.5)]
     rows += [runs.certified(1, None, "lp"), runs.answer(1, "clever", value=9.0, sampled=9.0)]
-    run = read(runs.write(tmp_path / "run.json", rows))
+    run = runs.read(runs.write(tmp_path / "run.json", rows))
     best = best_proven(sandwiches(run.results, False), 1)
     assert best is not None
     assert (best.images, best.radii) == (2, (0.02, 0.03))
@@ -286,7 +286,7 @@ def test_the_best_of_all_methods(tmp_path: Path) -> None:
 
 
 def test_best_of_each_side(tmp_path: Path) -> None:
-    run = read(runs.write(tmp_path / "run.json", runs.invented(3)))
+    run = runs.read(runs.write(tmp_path / "run.json", runs.invented(3)))
     for question in sandwiches(run.results, False):
         assert question.lower is question.exact is question.upper
         assert question.gap == 1

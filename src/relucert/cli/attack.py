@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relucert.cli import options, record, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options, flag
 from relucert.common import names
 from relucert.common.words import counted
+from relucert.report.summary import or_dash, rounded_up
 
 if TYPE_CHECKING:
-    from relucert import UpperBound
     from relucert.cli.show import Screen
 
 NAME = "attack"
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     methods = "best, fmn, pgd, cw, ead or ddn; not all for every norm"
     add_options(
         effort,
-        method=Option(methods, options.spelled(names.ATTACKS), "best"),
+        method=Option(methods, names.ATTACKS.find, "best"),
         steps=Option("of each attack", options.count, 200, "N"),
         no_polish=flag("leave out the search over linear regions", dest="polish", action="store_false"),
         time_limit=Option("seconds for all images, shared evenly (default: none)", options.seconds, metavar="S"),
@@ -50,46 +52,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then attacks, records, draws and shows."""
-    files = runs.outputs(arguments, ("json", "csv", "save_arrays"))
-    import relucert
+    files = options.outputs(arguments, ("json", "csv", "save_arrays"))
     from relucert.arithmetic.norm import Norm
     from relucert.attacks.methods import find_attacks
+    from relucert.cli import runs
     from relucert.report import pictures
     from relucert.report.pairs import Album
 
     find_attacks(arguments.method, Norm.parse(arguments.norm))  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
     network, images = setup.network, setup.images
-    question = record.head(arguments, network, images, setup.options)["question"]
-    album = None if arguments.save is None else Album(arguments.save, network, question, arguments.overwrite)
-    example_file = runs.example_file(arguments, setup)
+    question, folder = setup.head()["question"], arguments.save
+    album = None if folder is None else Album(folder, network, question, arguments.overwrite)
+    example_file = runs.example_file(setup)
+    row = partial(pictures.answer_row, network, images.images)
 
-    def draw(answer: UpperBound) -> None:
+    def draw(answer: relucert.UpperBound) -> None:
         if album is not None:
             album.add(images.images[answer.image], answer)
 
-    def row(answer: UpperBound) -> dict[str, Any]:
-        witness = answer.witness if answer.distance else None  # the image itself needs no picture
-        return answer.to_json() | pictures.recorded(network, images.images[answer.image], witness, answer.box)
-
-    def show(answers: list[UpperBound]) -> None:
+    def show(answers: list[relucert.UpperBound]) -> None:
         screen = setup.screen
-        screen.attacks(answers)
+        screen.answers("distance", [(answer, or_dash(rounded_up, answer.distance)) for answer in answers])
         screen.line("network", setup.about)
-        screen.line("question", runs.question_text(arguments, setup, arguments.method))
+        screen.line("question", setup.question(arguments.method))
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)
         if album is not None:
             screen.line("pictures", f"{album.count} in {arguments.save}")
         runs.save_examples(example_file, setup, answers)
 
-    return runs.answer(arguments, setup, files, "attacking", relucert.attack_each, show, draw, row)
+    return runs.answer(setup, files, "attacking", relucert.attack_each, show, draw, row)
 
 
-def _summarise(answers: list[UpperBound], screen: Screen) -> None:
+def _summarise(answers: list[relucert.UpperBound], screen: Screen) -> None:
     """Counts, and the mean over what attacks found: an image that is misclassified as it is needs none."""
-    from relucert.report.summary import rounded_up
-
     distances = [answer.distance for answer in answers if answer.distance]
     screen.line("found", f"{counted(len(distances), 'adversarial example')} for {counted(len(answers), 'question')}")
     if already := sum(answer.distance == 0 for answer in answers):

@@ -6,12 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert.cli import options, record, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common import names
+from relucert.inputs.storage import files
+from relucert.report.runfile import MARK
+from relucert.report.summary import or_dash, rounded_down, summarise
 
 if TYPE_CHECKING:
-    from relucert import Certificate, Network
+    from relucert.cli.runs import Setup
     from relucert.data import Dataset
 
 NAME = "certify"
@@ -35,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *STATED,
         method=Option(
             "fast-lin, crown, alpha, interval, fast-lip, lipschitz-norm, op-norm, lp, lp-full, sdp or best",
-            options.spelled(names.METHODS), "fast-lin",
+            names.METHODS.find, "fast-lin",
         ),
         shells=Option(
             "for fast-lip and lipschitz-norm: how many shells the ball is split into (default: 30)",
@@ -43,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         arithmetic=Option(
             "rigorous (proven, rounding included) or float (rounding ignored)",
-            options.spelled(names.ARITHMETICS), "rigorous", "KIND",
+            names.ARITHMETICS.find, "rigorous", "KIND",
         ),
     )  # fmt: skip
     add_options(question, "--inference", "--seed")
@@ -58,35 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         budget=Option("for best: how many seconds each answer may take (default: 10)", options.number, metavar="S"),
     )
     add_options(effort, *PARALLELISM)
-    _add_outputs(parser.add_argument_group("the answers"))
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Checks everything that can be checked, then certifies, records and shows."""
-    files = _outputs(arguments)
-    import relucert
-    from relucert.api.certifiers import CertifyOptions
-
-    CertifyOptions.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
-    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    mark = _picture_mark(arguments, setup)
-
-    def show(certificates: list[Certificate]) -> None:
-        _show(arguments, setup, certificates, mark)
-
-    return runs.answer(arguments, setup, files, "certifying", relucert.certify_each, show)
-
-
-def _add_outputs(group: argparse._ArgumentGroup) -> None:
+    answers = parser.add_argument_group("the answers")
     add_options(
-        group,
+        answers,
         at=Option(
             "a radius to report the certified accuracy at; may be repeated (default: a few round ones)",
             options.radius, metavar="R", further={"action": "append"},
         ),
     )  # fmt: skip
     add_options(
-        group,
+        answers,
         "--json",
         "--csv",
         plot=Option(
@@ -99,12 +84,28 @@ def _add_outputs(group: argparse._ArgumentGroup) -> None:
             metavar="FOLDER",
         ),
     )  # fmt: skip
-    add_options(group, "--overwrite", "--all", "--quiet")
+    add_options(answers, "--overwrite", "--all", "--quiet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks everything that can be checked, then certifies, records and shows."""
+    outputs = _outputs(arguments)
+    from relucert.api.certifiers import CertifyOptions
+    from relucert.cli import runs
+
+    CertifyOptions.parse(**{name: getattr(arguments, name) for name in EFFORT})  # told before anything is loaded
+    setup = runs.set_up(arguments, LIBRARY_OPTIONS)
+    mark = _picture_mark(setup)
+
+    def show(certificates: list[relucert.Certificate]) -> None:
+        _show(setup, certificates, mark)
+
+    return runs.answer(setup, outputs, "certifying", relucert.certify_each, show)
 
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     """The files to write, checked before any long work."""
-    outputs = runs.outputs(arguments, ("json", "csv", "plot"))
+    outputs = options.outputs(arguments, ("json", "csv", "plot"))
     if arguments.plot:
         from relucert.report import accuracy
 
@@ -113,29 +114,21 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     return outputs
 
 
-def _picture_mark(arguments: argparse.Namespace, setup: runs.Setup) -> str:
+def _picture_mark(setup: Setup) -> str:
     """The mark by which pictures are recognised; raises InputError where their files hold something else."""
-    from relucert.inputs.storage import files
-    from relucert.report.runfile import MARK
-
-    mark: str = record.head(arguments, setup.network, setup.images, setup.options)["question"][:MARK]
-    for path in arguments.plot:
-        files.check_replaceable(path, lambda there: mark.encode() in there, arguments.overwrite)
+    mark: str = setup.head()["question"][:MARK]
+    for path in setup.arguments.plot:
+        files.check_replaceable(path, lambda there: mark.encode() in there, setup.arguments.overwrite)
     return mark
 
 
-def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[Certificate], mark: str) -> None:
-    from relucert.report.summary import summarise
-
-    network, images, screen = setup.network, setup.images, setup.screen
+def _show(setup: Setup, certificates: list[relucert.Certificate], mark: str) -> None:
+    arguments, network, images, screen = setup.arguments, setup.network, setup.images, setup.screen
     index = options.whole(arguments.target)
     target = arguments.target if index is None else index
     rival = target if arguments.outputs_within is None else None
     summary = summarise(certificates, _correct(network, images), target, network.classes - 1)
-    question = (
-        f"norm {arguments.norm}, {arguments.method}, {runs.property_text(arguments)}, {setup.valid}, "
-        f"{arguments.arithmetic} arithmetic{runs.inference_text(arguments, setup.network)}"
-    )
+    question = setup.question(arguments.method, end=f", {arguments.arithmetic} arithmetic")
     if arguments.plot:
         from relucert.report import accuracy
 
@@ -143,23 +136,27 @@ def _show(arguments: argparse.Namespace, setup: runs.Setup, certificates: list[C
             accuracy.draw(
                 path, summary, f"{network.name} ({network.describe()})", question, arguments.norm, target, mark
             )
-    screen.table(certificates, proven=summary.proven)
+    radii = [(certificate, or_dash(rounded_down, certificate.radius)) for certificate in certificates]
+    screen.answers("certified radius" if summary.proven else "radius (rounding ignored)", radii, _remark)
     screen.line("network", setup.about)
     screen.line("images", f"{summary.images} of {images.name}")
     screen.line("question", question)
     screen.summary(summary, sorted(set(arguments.at)) if arguments.at else summary.grid(), rival)
 
 
-def _correct(network: Network, images: Dataset) -> list[bool] | None:
+def _remark(certificate: relucert.Certificate) -> str:
+    """By which method a radius is proven, where it is another than was asked for, and the reason."""
+    method = certificate.due_to if certificate.due_to != certificate.method else None
+    return "; ".join(filter(None, [method and f"by {method}", certificate.reason]))
+
+
+def _correct(network: relucert.Network, images: Dataset) -> list[bool] | None:
     """Whether each image is classified as labelled; None without labels."""
     import torch
 
     if images.labels is None:
         return None
     exact = network.cast(torch.float64)
-    right: list[bool] = []
+    batches = zip(images.images.split(PREDICTED_AT_ONCE), images.labels.split(PREDICTED_AT_ONCE), strict=True)
     with torch.inference_mode():
-        for first in range(0, len(images), PREDICTED_AT_ONCE):
-            batch = slice(first, first + PREDICTED_AT_ONCE)
-            right += (exact(images.images[batch].double()).argmax(1) == images.labels[batch]).tolist()
-    return right
+        return [right for batch, labels in batches for right in (exact(batch.double()).argmax(1) == labels).tolist()]

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relucert.cli import images as image_options
-from relucert.cli import options
+import relucert
 from relucert.cli.table import Option, add_options
+from relucert.common.checks import parse_memory
 from relucert.errors import InputError
 
 if TYPE_CHECKING:
-    from relucert import Network
     from relucert.api.proof_folder import Checked, ProofSubject
     from relucert.checker.check import Claim, QueryClaim
     from relucert.cli.show import Screen
-    from relucert.query.samples import Samples
 
 NAME = "check"
 HELP = "verify proofs that `relucert certify`, `exact` or `verify` wrote"
@@ -58,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         property=Option(
             "the .vnnlib file that was asked about: a proof about another property is refused", Path, metavar="FILE"
         ),
-        largest=Option("refuse a proof that has more once it is unpacked, as in 1G", options.memory, "128M", "SIZE"),
+        largest=Option("refuse a proof that has more once it is unpacked, as in 1G", parse_memory, "128M", "SIZE"),
         workers=Option(processes, int, metavar="N"),
         quiet="no progress bar",
     )
@@ -87,45 +85,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _subject(arguments: argparse.Namespace, screen: Screen) -> ProofSubject:
-    """The subject that the proofs must have."""
-    import relucert
+    """The subject that the proofs must have: the network, images that fit it where both are given, the property."""
     from relucert.api.proof_folder import ProofSubject
-
-    network = _network(arguments, screen)
-    text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
-    return ProofSubject(network, _samples(arguments, screen, network), arguments.layout, text, arguments.largest)
-
-
-def _network(arguments: argparse.Namespace, screen: Screen) -> Network | None:
-    """The network that is given; images tell the shape of its input where it leaves that open."""
-    import relucert
-
-    if arguments.network is None:
-        return None
-    if arguments.data is not None:
-        return image_options.load_network(_named(arguments), screen)
-    with screen.loading() as progress:
-        return relucert.load(arguments.network, progress=progress)
-
-
-def _samples(arguments: argparse.Namespace, screen: Screen, network: Network | None) -> Samples | None:
-    """The images that are given, which fit the network where one is given, too."""
+    from relucert.cli import images
     from relucert.query.inputs import check_images
     from relucert.query.samples import read_samples
 
-    if arguments.data is None:
-        return None
-    samples = read_samples(image_options.read(_named(arguments), screen, network), None)
-    if network is not None:
-        check_images(samples.images, network, arguments.layout or samples.layout)
-    return samples
-
-
-def _named(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The same arguments, with the bundled images named by None as other commands do."""
-    named = argparse.Namespace(**vars(arguments))
-    named.data = None if arguments.data == BUNDLED else arguments.data
-    return named
+    network = samples = None
+    data = None if arguments.data == BUNDLED else arguments.data  # as other commands name the bundled images
+    given = argparse.Namespace(**vars(arguments) | {"data": data})
+    if arguments.network is not None and arguments.data is not None:
+        network = images.load_network(given, screen)
+    elif arguments.network is not None:
+        with screen.loading() as progress:
+            network = relucert.load(arguments.network, progress=progress)
+    if arguments.data is not None:
+        samples = read_samples(images.read(given, screen, network), None)
+        if network is not None:
+            check_images(samples.images, network, arguments.layout or samples.layout)
+    text = None if arguments.property is None else relucert.Query.read(arguments.property).vnnlib()
+    return ProofSubject(network, samples, arguments.layout, text, arguments.largest)
 
 
 def _single_proof(arguments: argparse.Namespace, subject: ProofSubject, screen: Screen) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, record, runs
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options, effort
 from relucert.common import names
 from relucert.common.words import counted
 from relucert.errors import RelucertError
+from relucert.report.runfile import RunFile
+from relucert.report.summary import fits, or_dash, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
@@ -35,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("the question"),
         *STATED,
         "--inference",
-        methods=Option(which, options.each(options.spelled(names.CONTENDERS)), metavar="NAMES"),
+        methods=Option(which, options.each(names.CONTENDERS.find), metavar="NAMES"),
         seed="for random starts, samples and targets",
     )
     group = parser.add_argument_group("the effort")
@@ -46,12 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then asks one method after the other, records and shows."""
-    outputs = runs.outputs(arguments, ("json", "csv"))
+    outputs = options.outputs(arguments, ("json", "csv"))
     from relucert.arithmetic.norm import Norm
-    from relucert.experiments.comparison.compare import ComparisonRun, running
+    from relucert.cli import runs
+    from relucert.experiments.comparison.compare import ComparisonRun, row, running
     from relucert.experiments.comparison.methods import Setting, find_contenders
-    from relucert.experiments.comparison.rows import row
-    from relucert.report.runfile import RunFile
 
     contenders = find_contenders(arguments.methods)
     setup = runs.set_up(arguments, SETTING_OPTIONS)
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     setting = Setting(Norm.parse(arguments.norm), **call_options)
     comparison = ComparisonRun(setup.loaded, images.images, images.labels, contenders, setting)
     question_options = {"norm": arguments.norm, "methods": [contender.name for contender in contenders], **call_options}
-    head = {**record.head(arguments, network, images, question_options), "skipped": comparison.skipped}
+    head = {**replace(setup, options=question_options).head(), "skipped": comparison.skipped}
     kept = runs.store_path(arguments, outputs)
     started = time.perf_counter()
     with (
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs.tell_failures(screen, work.answers)
         screen.line("network", setup.about)
         screen.line("images", f"{len(images)} of {images.name}")
-        screen.line("question", runs.question_text(arguments, setup))
+        screen.line("question", setup.question())
         screen.line("time", f"{time.perf_counter() - started:.2f} s")
     code = runs.end(work, kept, screen, counted(len(work.answers), "answer"))
     return runs.FAILED if comparison.failed and not code else code
@@ -102,16 +104,12 @@ def _remarks(comparison: ComparisonRun, method: str) -> list[str]:
 
 def _cells(ranking: Ranking, remarks: list[str]) -> tuple[str, ...]:
     from relucert.report.reading import AnswerKind
-    from relucert.report.summary import fits, rounded_down, rounded_up
 
-    mean = "-"
-    if ranking.mean is not None:
-        way = rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down
-        mean = way(ranking.mean)
+    mean = or_dash(rounded_up if ranking.kind is AnswerKind.UPPER else rounded_down, ranking.mean)
     if ranking.closed is not None:
         remarks = [f"{ranking.closed} closed; the mean is of the lower ends", *remarks]
     if ranking.fitted is not None:
         remarks = ["not certified", fits(ranking.fitted, ranking.count), *remarks]
-    gaps = ("-" if gap is None else f"{100 * gap:+.1f} %" for gap in (ranking.to_best, ranking.to_witness))
-    seconds = "-" if ranking.seconds is None else f"{ranking.seconds:.3g}"
+    gaps = (or_dash(lambda gap: f"{100 * gap:+.1f} %", gap) for gap in (ranking.to_best, ranking.to_witness))
+    seconds = or_dash("{:.3g}".format, ranking.seconds)
     return ranking.method, ranking.kind.value, str(ranking.count), mean, *gaps, seconds, "; ".join(remarks)

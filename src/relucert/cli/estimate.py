@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from relucert.cli import options, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
-
-if TYPE_CHECKING:
-    from relucert import Estimate
+from relucert.report.summary import or_dash
 
 NAME = "estimate"
 HELP = "CLEVER's estimates, which prove nothing"
@@ -43,21 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then estimates, records and shows."""
-    files = runs.outputs(arguments, ("json",))
-    import relucert
+    files = options.outputs(arguments, ("json",))
+    from relucert.cli import runs
     from relucert.report.overview import overview
 
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
 
-    def show(estimates: list[Estimate]) -> None:
+    def show(estimates: list[relucert.Estimate]) -> None:
         screen = setup.screen
-        screen.estimates(estimates)
+        values = [(estimate, or_dash("{:.4g}".format, estimate.value)) for estimate in estimates]
+        screen.answers("estimate (not certified)", values)
         screen.line("network", setup.about)
-        question = f"norm {arguments.norm}, {runs.property_text(arguments)}, {setup.valid}"
-        screen.line("question", f"{question}, CLEVER: not certified")
+        screen.line("question", f"{setup.question()}, CLEVER: not certified")
         (summed,) = overview(answer.to_json() for answer in estimates).methods
         over = f"over {summed.answered:,} of {counted(summed.images, 'image')}"
-        mean = "-" if summed.mean is None else f"{summed.mean:.4g}"
+        mean = or_dash("{:.4g}".format, summed.mean)
         screen.line("mean estimate", f"{mean} {over}{f', {summed.remark}' if summed.remark else ''} (not certified)")
 
-    return runs.answer(arguments, setup, files, "sampling", relucert.estimate_each, show)
+    return runs.answer(setup, files, "sampling", relucert.estimate_each, show)

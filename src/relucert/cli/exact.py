@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relucert.cli import options, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.words import counted
+from relucert.report.summary import or_dash, rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from relucert import Exact
     from relucert.cli.show import Screen
 
 NAME = "exact"
@@ -43,29 +45,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then searches, records and shows."""
-    files = runs.outputs(arguments, ("json", "csv", "proof", "save_arrays"))
-    import relucert
+    files = options.outputs(arguments, ("json", "csv", "proof", "save_arrays"))
     from relucert.api.exact import ExactOptions
     from relucert.arithmetic.norm import Norm
     from relucert.arithmetic.region import RegionShape
+    from relucert.cli import runs
     from relucert.report import pictures
 
     shape = RegionShape(Norm.parse(arguments.norm))
     ExactOptions(shape, arguments.tolerance, arguments.time_limit, arguments.seed)  # told before anything is loaded
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    images = setup.images
-    setup.options["proof"] = arguments.proof and str(arguments.proof)
-    example_file = runs.example_file(arguments, setup)
+    example_file = runs.example_file(setup)
 
-    def row(answer: Exact) -> dict[str, Any]:
-        witness = answer.witness if answer.upper else None  # the image itself needs no picture
-        return answer.to_json() | pictures.recorded(setup.network, images.images[answer.image], witness, answer.box)
-
-    def show(answers: list[Exact]) -> None:
+    def show(answers: list[relucert.Exact]) -> None:
         screen = setup.screen
-        screen.intervals(answers)
+        screen.answers("minimum distortion", [(answer, _interval(answer)) for answer in answers])
         screen.line("network", setup.about)
-        screen.line("question", runs.question_text(arguments, setup))
+        screen.line("question", setup.question())
         _summarise(answers, screen)
         runs.tell_runtime(screen, answers)
         if _version(arguments.proof) != before:
@@ -73,8 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
         runs.save_examples(example_file, setup, answers)
 
     before = _version(arguments.proof)
+    row = partial(pictures.answer_row, setup.network, setup.images.images)
     further = {"overwrite": arguments.overwrite}
-    return runs.answer(arguments, setup, files, "searching", relucert.exact_each, show, row=row, **further)
+    return runs.answer(setup, files, "searching", relucert.exact_each, show, row=row, **further)
+
+
+def _interval(answer: relucert.Exact) -> str:
+    lower, upper = or_dash(rounded_down, answer.lower), or_dash(rounded_up, answer.upper)
+    return "unreachable" if answer.unreachable else f"{lower} to {upper}"
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
@@ -85,10 +87,8 @@ def _version(path: Path | None) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _summarise(answers: list[Exact], screen: Screen) -> None:
+def _summarise(answers: list[relucert.Exact], screen: Screen) -> None:
     """Counts, and the means of both ends over the answers that have both and are about a correct image."""
-    from relucert.report.summary import rounded_down, rounded_up
-
     screen.line("closed", f"{sum(answer.closed for answer in answers)} of {len(answers)}")
     if unreachable := sum(answer.unreachable for answer in answers):
         screen.line("unreachable", f"{unreachable}: no valid input is adversarial (proven)")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import relucert
+from relucert import Network, data
 from relucert.cli import options
-from relucert.errors import InputError
-
-if TYPE_CHECKING:
-    from relucert import Network
-    from relucert.cli.show import Screen
-    from relucert.data import Dataset
+from relucert.cli.show import Screen
+from relucert.data import Dataset, catalogue
+from relucert.data.dataset import USUAL
+from relucert.data.formats import numpy_arrays
+from relucert.errors import InputError, OpenShapeError
+from relucert.query.inputs import check_images
+from relucert.query.samples import read_samples
 
 
 def load_network(arguments: argparse.Namespace, screen: Screen) -> Network:
     """The network; the images tell the shape of its input where it leaves that open."""
-    import relucert
-    from relucert.errors import OpenShapeError
-
     with screen.loading() as progress:
         try:
             return relucert.load(arguments.network, progress=progress)
@@ -29,9 +29,6 @@ def load_network(arguments: argparse.Namespace, screen: Screen) -> Network:
 
 def _shape(arguments: argparse.Namespace) -> tuple[int, ...]:
     """The shape of one image that is asked about, colours first where the layout is known."""
-    from relucert import data
-    from relucert.data import catalogue
-
     if arguments.data is None:
         return data.bundled().picture_shape or ()
     if catalogue.is_collection(arguments.data):
@@ -45,11 +42,6 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
 
     Those known by name must fit the network, which is checked before any download.
     """
-    from dataclasses import replace
-
-    from relucert.query.inputs import check_images
-    from relucert.query.samples import read_samples
-
     images = read(arguments, screen, network)
     if arguments.images is not None:
         images = images.first(arguments.images)
@@ -60,44 +52,28 @@ def load(arguments: argparse.Namespace, network: Network, screen: Screen) -> Dat
 
 def read(arguments: argparse.Namespace, screen: Screen, network: Network | None = None) -> Dataset:
     """All images of what is named, as they are stored; they must fit the network where one is given."""
-    from relucert import data
-    from relucert.data import catalogue
-
     named = arguments.data is not None and catalogue.is_collection(arguments.data)
-    if arguments.layout is not None and (named or arguments.data is None):
+    from_file = arguments.data is not None and not named
+    if arguments.layout is not None and not from_file:
         raise InputError("--layout is about pictures in a file of your own: name it with --data FILE")
     if arguments.data_dir is not None and not named:
         raise InputError(f"--data-dir is where a data set lies: say which with --data {' or '.join(data.NAMES)}")
-    pixels = _pixels(arguments, network, from_file=arguments.data is not None and not named)
-    if named:
-        if network is not None:
-            _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
-        with screen.downloads() as progress:
-            return data.load(arguments.data, "test", arguments.data_dir, pixels=pixels, progress=progress)
-    if arguments.data is not None:
+    if arguments.pixels is not None and from_file:
+        raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
+    if from_file:
         return data.read(arguments.data)
-    images = data.bundled(pixels=pixels)
-    if network is not None:
+    low, high = arguments.pixels or (network and network.input_range) or USUAL
+    if not named:
+        images = data.bundled(pixels=(low, high))
         _check_size(network, images.images.shape[1], "the bundled images")
-    return images
-
-
-def _pixels(arguments: argparse.Namespace, network: Network | None, from_file: bool) -> tuple[float, float]:
-    """The numbers that black and white become; own: whether the images are of the user's own file."""
-    from relucert.data.dataset import USUAL
-
-    if arguments.pixels is not None:
-        if from_file:
-            raise InputError("--pixels is about mnist, cifar10 and the bundled images: scale your own beforehand")
-        low, high = arguments.pixels
-        return low, high
-    return USUAL if network is None or network.input_range is None else network.input_range
+        return images
+    _check_size(network, catalogue.find(arguments.data).size, f"the images of {arguments.data}")
+    with screen.downloads() as progress:
+        return data.load(arguments.data, "test", arguments.data_dir, pixels=(low, high), progress=progress)
 
 
 def read_targets(path: Path, images: int | None) -> list[int]:
     """One class per image, of a .npy array or a text with one class per line; images: how many are asked about."""
-    from relucert.data.formats import numpy_arrays
-
     if not path.is_file():
         raise InputError(f"can't read --target-file {path}: there is no such file")
     if path.suffix.lower() == ".npy":
@@ -107,15 +83,12 @@ def read_targets(path: Path, images: int | None) -> list[int]:
             raise InputError(f"{path}: targets are one whole number per image, not {came}")
         targets: list[int] = array.tolist()
     else:
-        targets = [_target(line, number, path) for number, line in enumerate(_lines(path), start=1) if line]
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is neither a .npy file nor a text with one class per line: {error}") from None
+        targets = [_target(line.strip(), number, path) for number, line in enumerate(lines, start=1) if line.strip()]
     return targets if images is None else targets[:images]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is neither a .npy file nor a text with one class per line: {error}") from None
 
 
 def _target(line: str, number: int, path: Path) -> int:
@@ -124,8 +97,8 @@ def _target(line: str, number: int, path: Path) -> int:
     return index
 
 
-def _check_size(network: Network, size: int, images: str) -> None:
-    if size != network.sizes[0]:
+def _check_size(network: Network | None, size: int, images: str) -> None:
+    if network is not None and size != network.sizes[0]:
         raise InputError(
             f"{network.name} takes {network.sizes[0]} numbers and {images} have {size}: "
             "give images of its own with --data"

@@ -9,14 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relucert.cli import record, runs
+import torch
+
+from relucert.api import instances
+from relucert.api.instances import Decided, InstancesJob
+from relucert.cli import options, record, runs
+from relucert.cli.show import Screen
 from relucert.common.words import counted
-
-if TYPE_CHECKING:
-    from relucert.api.instances import Decided, InstancesJob
-    from relucert.cli.show import Screen
+from relucert.report.runfile import RunFile
 
 TITLES = ["network", "property", "verdict", "seconds", "method", "remark"]
 
@@ -25,17 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Decides all instances that the store does not have yet, records and shows all."""
     if arguments.csv is None and arguments.json is None:
         arguments.csv = Path(f"{arguments.instances.stem}-verdicts.csv")
-    files = runs.outputs(arguments, ("json", "csv"))
-    import torch
-
-    from relucert.api import instances
-    from relucert.cli.show import Screen
-    from relucert.report.runfile import RunFile
-
+    files = options.outputs(arguments, ("json", "csv"))
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     listed = instances.read_instances(arguments.instances)
-    job = instances.InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
+    job = InstancesJob(listed, arguments.time_limit, arguments.seed, arguments.inference)
     screen, started = Screen(arguments.quiet, arguments.all), time.perf_counter()
     head, kept = _head(arguments, job), runs.store_path(arguments, files)
     with screen.progress("verifying", len(listed)) as bar, runs.execution(arguments, bar.tell) as workers:

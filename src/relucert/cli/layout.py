@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rich.cells import cell_len, chop_cells
 
@@ -128,13 +129,10 @@ def _row(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int])
         [cell] if cell_len(cell) <= width else _fold_and_cut(cell, width)
         for cell, width in zip(cells, widths, strict=True)
     ]
-    for number in range(max(map(len, folded))):
-        cells_shown = []
-        for column, lines, width in zip(columns, folded, widths, strict=True):
-            text = lines[number] if number < len(lines) else ""
-            blank = " " * (width - cell_len(text))
-            cells_shown.append(blank + text if column.right else text + blank)
-        yield GAP.join(cells_shown).rstrip()
+    for texts in zip_longest(*folded, fillvalue=""):
+        blanks = [" " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)]
+        aligned = zip(columns, texts, blanks, strict=True)
+        yield GAP.join(blank + text if column.right else text + blank for column, text, blank in aligned).rstrip()
 
 
 def _notes(grid: Grid, width: int) -> Iterator[str]:

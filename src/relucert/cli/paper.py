@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import relucert
-from relucert.cli import options, record, runs
+from relucert.cli import options
 from relucert.cli.table import OPTIONS, Option, add_options, effort
 from relucert.common.names import CONTENDERS
-from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
 from relucert.errors import InputError, LoadError, StoreError
+from relucert.experiments.paper.published import TABLE_METHODS, TABLES, lines
+from relucert.inputs.storage import files
+from relucert.report.runfile import MARK, read_json, table
 
 if TYPE_CHECKING:
     from relucert.cli.show import Screen
     from relucert.data import Dataset
-    from relucert.experiments.comparison.methods import Contender
     from relucert.experiments.paper.networks import Subject
-    from relucert.experiments.paper.published import PublishedLine
     from relucert.experiments.paper.rerun import Rerun
     from relucert.inputs.storage.store import Store
 
@@ -43,10 +43,10 @@ OUTPUTS = ("json", "csv", "markdown", "latex")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", choices=("toy", "large", "defences"), metavar="TABLE", help="toy, large or defences")
+    parser.add_argument("table", choices=TABLES, metavar="TABLE", help="toy, large or defences")
     rows = parser.add_argument_group("which part of the table")
     listed: dict[str, Callable[[str], str]] = {
-        "methods": options.spelled(CONTENDERS),
+        "methods": CONTENDERS.find,
         "norms": options.norm,
         "targets": options.target,
         "networks": str,
@@ -84,18 +84,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then finds what is not stored yet, shows and exports."""
-    outputs = runs.outputs(arguments, OUTPUTS)
+    outputs = options.outputs(arguments, OUTPUTS)
     import torch
 
     from relucert.arithmetic.norm import Norm
     from relucert.cli.show import Screen
-    from relucert.experiments.comparison.methods import Setting
-    from relucert.experiments.paper.published import lines
+    from relucert.experiments.comparison.methods import Setting, find_contenders
+    from relucert.experiments.paper.networks import find_subjects
     from relucert.experiments.paper.rerun import Rerun
 
     torch.set_num_threads(arguments.threads or 1)
     screen = Screen(quiet=arguments.quiet)
-    contenders = _contenders(arguments)
+    contenders = find_contenders(arguments.methods or TABLE_METHODS[arguments.table])
     rows = lines(arguments.table, arguments.networks, arguments.norms, arguments.targets)
     tried = {name: getattr(arguments, name) for name in (*EFFORT, "seed")}
     protocol = arguments.box == PROTOCOL
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     setting = Setting(
         Norm.parse("inf"), box=box, **tried, memory=arguments.memory, inference=arguments.inference
     )  # fmt: skip
-    subjects, missing = _subjects(arguments.network_file, rows)
+    subjects, missing = find_subjects(arguments.network_file, [line.network for line in rows])
     images = _images(arguments, subjects, missing, screen)
     for name, reason in missing.items():
         screen.complain(f"{name} is left out: {reason}")
@@ -122,6 +122,8 @@ def _find(
     arguments: argparse.Namespace, outputs: dict[str, Path], rerun: Rerun, missing: dict[str, str], screen: Screen
 ) -> int:
     """Finds what is missing, exports and shows; the result is the exit code."""
+    from relucert.cli import runs
+
     head, store_path = _head(arguments, rerun), _store_path(rerun, screen)
     _check_replaceable(outputs, head, store_path, arguments.overwrite)
     interrupted, started, saved = False, time.perf_counter(), time.monotonic()
@@ -159,10 +161,9 @@ def _find(
 
 def _store_path(rerun: Rerun, screen: Screen) -> Path:
     """The path of the store of all answers of this table and effort, whichever rows of it were asked for."""
-    from relucert.inputs.storage.files import cache_directory
     from relucert.inputs.storage.store import FORMAT, SUFFIX, series
 
-    folder, question = cache_directory("paper"), rerun.job.asked
+    folder, question = files.cache_directory("paper"), rerun.job.asked
     written = [FORMAT, series(relucert.__version__)]  # other versions keep theirs
     mark = hashlib.sha256(json.dumps([question, written], sort_keys=True).encode()).hexdigest()[:12]
     try:
@@ -188,9 +189,6 @@ def _store(store_path: Path, rerun: Rerun, overwrite: bool) -> Store:
 
 def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], store_path: Path, overwrite: bool) -> None:
     """Raises InputError where a file is about another question, or there are no answers to make it from once more."""
-    from relucert.inputs.storage import files
-    from relucert.report.runfile import MARK
-
     mark = head["question"][:MARK].encode()
     for path in outputs.values():
         otherwise = f"results of another question{_differing(files.content(path), head['options'])}, or something else"
@@ -204,44 +202,15 @@ def _check_replaceable(outputs: dict[str, Path], head: dict[str, Any], store_pat
 
 def _differing(content: bytes, options: dict[str, Any]) -> str:
     """Names the options that a record has otherwise, in brackets; nothing where that can't be told."""
+    from relucert.cli.record import NO_MATTER
+
     try:
-        there = json.loads(content)["options"]
-        pairs = [(name, there[name], value) for name, value in options.items() if name not in record.NO_MATTER]
-    except (ValueError, RecursionError, KeyError, TypeError):
+        there = read_json(content)["options"]
+        pairs = [(name, there[name], value) for name, value in options.items() if name not in NO_MATTER]
+    except (KeyError, TypeError):
         return ""
     shown = [f"{name} is {before}, not {now}" for name, before, now in pairs if before != now]
     return f" ({', '.join(shown)})" if shown else ""
-
-
-def _contenders(arguments: argparse.Namespace) -> list[Contender]:
-    """The methods asked for, else those of the table that there are."""
-    from relucert.experiments.comparison.methods import find_contenders
-    from relucert.experiments.paper.published import TABLE_METHODS
-
-    if arguments.methods is not None:
-        return find_contenders(arguments.methods)
-    return [contender for contender in find_contenders(None) if contender.name in TABLE_METHODS[arguments.table]]
-
-
-def _subjects(files: list[Path], rows: list[PublishedLine]) -> tuple[dict[str, Subject], dict[str, str]]:
-    """The networks by their names in the table, and why some are missing."""
-    from relucert.experiments.paper.networks import Subject, check_listed, from_file
-    from relucert.inputs.loading import zoo
-
-    names = list(dict.fromkeys(line.network for line in rows))
-    subjects: dict[str, Subject] = {}
-    for path in files:
-        subject = from_file(path)
-        check_listed(subject, names, path)
-        subjects[subject.name] = subject
-    missing: dict[str, str] = {}
-    for name in names:
-        if name not in subjects:
-            try:
-                subjects[name] = Subject.of(name, zoo.load(name))
-            except LoadError as error:
-                missing[name] = str(error)
-    return subjects, missing
 
 
 def _images(
@@ -251,17 +220,15 @@ def _images(
     from relucert import data
 
     bundled = data.bundled()
-    loaded: dict[str, Dataset | LoadError] = {}
+    enough = arguments.data_dir is None and arguments.images <= len(bundled)
+    loaded: dict[str, Dataset | LoadError] = {"mnist": bundled} if enough else {}
     by_network: dict[str, Dataset] = {}
     for name in subjects:
         data_set = "cifar10" if name.startswith("cifar") else "mnist"
         if data_set not in loaded:
             try:
                 with screen.downloads() as progress:
-                    enough = data_set == "mnist" and arguments.data_dir is None and arguments.images <= len(bundled)
-                    loaded[data_set] = (
-                        bundled if enough else data.load(data_set, "test", arguments.data_dir, progress=progress)
-                    )
+                    loaded[data_set] = data.load(data_set, "test", arguments.data_dir, progress=progress)
             except LoadError as error:
                 loaded[data_set] = error
         images = loaded[data_set]
@@ -275,32 +242,24 @@ def _images(
 def _show(rerun: Rerun, screen: Screen) -> None:
     from relucert.experiments.paper import export
 
-    methods, results, setting = rerun.methods, rerun.results(), rerun.setting
-    inference = setting.inference
-    for title, (titles, rows) in export.both(results, methods, inference):
+    setting = rerun.setting
+    for title, (titles, rows) in export.both(rerun.cells()):
         screen.columns(titles, rows, len(export.QUESTION), heading=f"{title}, ours and the published")
     for subject, reason in rerun.skipped.items():
         screen.complain(f"{subject} is left out: {reason}")
     for subject, reasons in rerun.failed.items():
         screen.line("failed", f"{counted(len(reasons), 'answer')} of {subject}: {reasons[0]}")
-    screen.line("cells", export.legend(inference))
+    screen.line("cells", export.legend(setting.inference))
     screen.line(
         "effort", f"{setting.steps} attack steps, CLEVER {setting.batches} x {setting.samples}, seed {setting.seed}"
     )
-    screen.line("valid inputs", _valid(rerun))
-
-
-def _valid(rerun: Rerun) -> str:
-    """The valid inputs, in words."""
-    from relucert.experiments.paper.rerun import PIXELS
-
-    if rerun.protocol:
-        return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
-    return valid_inputs(rerun.setting.box)
+    screen.line("valid inputs", rerun.valid)
 
 
 def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
     """The head of a record, before its numbers."""
+    from relucert.cli import record
+
     names = ("table", "images", "methods", "norms", "targets", "networks", "memory", "inference", "seed", *EFFORT)
     question_options = {name: getattr(arguments, name) for name in names} | {"threads": arguments.threads or 1}
     question_options["box"] = "paper" if rerun.protocol else rerun.setting.box
@@ -314,26 +273,22 @@ def _head(arguments: argparse.Namespace, rerun: Rerun) -> dict[str, Any]:
         | {"network_file": [str(path) for path in arguments.network_file]}
         | {"workers": arguments.workers, "ray": arguments.ray},
         "networks": {name: {"sha256": networks[name], "data_sha256": data[name]} for name in data},
-        "valid_inputs": _valid(rerun),
+        "valid_inputs": rerun.valid,
     }
 
 
 def _export(head: dict[str, Any], outputs: dict[str, Path], rerun: Rerun) -> None:
     from relucert.experiments.paper import export
-    from relucert.inputs.storage import files
-    from relucert.report.runfile import MARK, table
 
-    methods, results = rerun.methods, rerun.results()
-    valid = {contender.name: valid_inputs(rerun.box(contender)) for contender in rerun.contenders}
-    inference = rerun.setting.inference
-    cells = export.cells(results, methods, valid, inference)
+    cells, inference = rerun.cells(), rerun.setting.inference
+    rows = [cell.to_json() for cell in cells]
     mark = head["question"][:MARK]
-    about = f"{_valid(rerun)}; question {mark}"
+    about = f"{rerun.valid}; question {mark}"
     texts = {
-        "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": cells}, indent=2, allow_nan=False) + "\n",
-        "csv": lambda: table([{**cell, "question": mark} for cell in cells]),
-        "markdown": lambda: export.markdown(results, methods, about, inference),
-        "latex": lambda: export.latex(results, methods, about, inference),
+        "json": lambda: json.dumps({**head, "failed": rerun.failed, "cells": rows}, indent=2, allow_nan=False) + "\n",
+        "csv": lambda: table([{**row, "question": mark} for row in rows]),
+        "markdown": lambda: export.markdown(cells, about, inference),
+        "latex": lambda: export.latex(cells, about, inference),
     }
     for name, path in outputs.items():
         files.write(path, texts[name]().encode())

@@ -1,20 +1,18 @@
-"""The head of a record, before the answers: what ran, on what, about which network, data and question."""
+"""What the head of every record says: what ran, on what, and which question it is."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import json
-import math
 import os
 import platform
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from importlib import metadata
+from typing import Any
 
-if TYPE_CHECKING:
-    from relucert import Network
-    from relucert.data import Dataset
+import relucert
 
 PACKAGES = ("torch", "numpy", "scipy", "highspy", "clarabel")  # whose versions a record names
 NO_MATTER = (
@@ -26,51 +24,12 @@ NO_MATTER = (
 
 def circumstances(arguments: argparse.Namespace) -> dict[str, Any]:
     """The program, the time and the machine of a run."""
-    from importlib import metadata
-
-    import relucert
-
     return {
         "command": arguments.command,
         "relucert": relucert.__version__,
         "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-    }
-
-
-def head(
-    arguments: argparse.Namespace, network: Network, images: Dataset, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The record of a command that answers questions about images; options: those of the library's call."""
-    from relucert.arithmetic.norm import Norm
-    from relucert.network.fingerprint import fingerprint
-
-    options = dict(options)
-    if options.pop("property", None) is not None:
-        options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
-    recorded = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
-    for name in ("data_dir", "target_file"):
-        recorded[name] = (path := getattr(arguments, name)) and str(path)
-    recorded |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target}
-    recorded |= {"images": len(images), "workers": arguments.workers, "ray": arguments.ray}
-    about = {
-        "name": network.name,
-        "layers": network.describe(),
-        "parameters": network.parameters,
-        "classes": network.classes,
-        "sha256": fingerprint(network, options.get("inference", "real") != "real"),
-    }
-    data = {"name": images.name, "images": len(images), "sha256": images.sha256()}
-    question_options = {**options, "target": "per image" if arguments.target_file else arguments.target}
-    if "norm" in question_options:
-        question_options["norm"] = repr(Norm.parse(question_options["norm"]).p)
-    return {
-        **circumstances(arguments),
-        "question": question(arguments.command, question_options, about["sha256"]),
-        "network": about,
-        "data": data,
-        "options": recorded,
     }
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from relucert.cli.table import add_options, flag
 from relucert.common.words import counted
 from relucert.errors import InputError
 
@@ -25,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="(default: %(default)s)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="also replace a file that is no page")
-    parser.add_argument("--open", action="store_true", help="show it in the browser, where there is one")
+    shown = flag("show it in the browser, where there is one")
+    add_options(parser, overwrite="also replace a file that is no page", open=shown)
 
 
 def run(arguments: argparse.Namespace) -> int:

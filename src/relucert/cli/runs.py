@@ -9,27 +9,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import torch
+
+from relucert import Exact, Network, Property, UpperBound
 from relucert.answers.certificates import Reply
+from relucert.arithmetic.norm import Norm
 from relucert.cli import images as image_options
 from relucert.cli import record
+from relucert.cli.show import Screen
+from relucert.common.progress import Report
 from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
+from relucert.data import Dataset
+from relucert.data.formats import numpy_arrays
 from relucert.errors import ContradictionError, InputError, RelucertError
-
-if TYPE_CHECKING:
-    from relucert import Exact, Network, UpperBound
-    from relucert.cli.show import Screen
-    from relucert.common.progress import Report
-    from relucert.data import Dataset
-    from relucert.execution.execution import Execution
-    from relucert.inputs.loading.runtime import Loaded
-    from relucert.inputs.storage.store import Anew
-    from relucert.report.arrays import ExampleFile
-    from relucert.report.runfile import RunFile
+from relucert.execution.execution import Execution
+from relucert.inputs.loading.runtime import Loaded
+from relucert.inputs.storage import store
+from relucert.inputs.storage.store import Anew
+from relucert.network.fingerprint import fingerprint
+from relucert.network.rounded_activation import ACTIVATION_ULPS
+from relucert.report.arrays import ExampleFile
+from relucert.report.runfile import RunFile, has_answers
 
 FAILED, INTERRUPTED = 4, 130  # exit codes: an answer failed inside its method, the user stopped the run
 MOST_REASONS = 3  # for failures, that a summary names
@@ -38,36 +42,17 @@ MOST_REASONS = 3  # for failures, that a summary names
 AnswerType = TypeVar("AnswerType", bound=Reply)
 
 
-def inference_text(arguments: argparse.Namespace, network: Network | None = None) -> str:
-    """The end of a question's description: names the inference unless that is real arithmetic, and what it assumes
-    about the network's activations."""
-    if arguments.inference == "real":
-        return ""
-    from relucert.network.rounded_activation import ACTIVATION_ULPS
-
-    assumed = f", activations within {ACTIVATION_ULPS} units in the last place"
-    return f", evaluated in {arguments.inference}{'' if network is None or network.rectifiers_only else assumed}"
-
-
-def property_text(arguments: argparse.Namespace) -> str:
-    """The property that must hold, in words: the class, or that the outputs stay within given ends."""
-    if getattr(arguments, "outputs_within", None) is None:
-        return f"target {arguments.target}"
-    low, high = arguments.outputs_within
-    above, below = (None if math.isinf(end) else f"{end:.6g}" for end in (low, high))
-    ends = [f"{word} {end}" for word, end in (("above", above), ("below", below)) if end is not None]
-    return f"every output {' and '.join(ends)}"
-
-
 @dataclass(frozen=True)
 class Setup:
     """The network, the images and the options that a command is about.
 
     Attributes:
+        arguments: Of the command line.
         loaded: The network with what it was loaded from, which re-checks witnesses.
         options: The options of the library's call, as they were given.
     """
 
+    arguments: argparse.Namespace
     loaded: Loaded
     screen: Screen
     images: Dataset
@@ -78,25 +63,68 @@ class Setup:
         return self.loaded.network
 
     @property
-    def valid(self) -> str:
-        """The valid inputs, and whether distances are scaled, in words."""
-        scaled = "" if self.options.get("scale") is None else ", distances scaled for each coordinate"
-        return f"{valid_inputs(self.options.get('box'))}{scaled}"
-
-    @property
     def about(self) -> str:
         """The network in a line."""
         return f"{self.network.name} ({self.network.describe()}, {self.network.parameters:,} parameters)"
 
+    def head(self) -> dict[str, Any]:
+        """The head of the record."""
+        arguments, network, options = self.arguments, self.network, dict(self.options)
+        if options.pop("property", None) is not None:
+            options["outputs_within"] = [None if math.isinf(end) else end for end in arguments.outputs_within]
+        about = {
+            "name": network.name,
+            "layers": network.describe(),
+            "parameters": network.parameters,
+            "classes": network.classes,
+            "sha256": fingerprint(network, options.get("inference", "real") != "real"),
+        }
+        decisive = {**options, "target": "per image" if arguments.target_file else arguments.target}
+        if "norm" in decisive:
+            decisive["norm"] = repr(Norm.parse(decisive["norm"]).p)
+        recorded = {"network": arguments.network, "data": arguments.data, **options, "threads": arguments.threads}
+        for name in ("data_dir", "target_file"):
+            recorded[name] = (path := getattr(arguments, name)) and str(path)
+        recorded |= {"layout": arguments.layout, "pixels": arguments.pixels, "target": arguments.target}
+        return {
+            **record.circumstances(arguments),
+            "question": record.question(arguments.command, decisive, about["sha256"]),
+            "network": about,
+            "data": {"name": self.images.name, "images": len(self.images), "sha256": self.images.sha256()},
+            "options": recorded | {"images": len(self.images), "workers": arguments.workers, "ray": arguments.ray},
+        }
+
+    def question(self, *words: str, end: str = "") -> str:
+        """The question about images in a line.
+
+        Args:
+            words: What the command asks besides the norm, the rival and the valid inputs.
+            end: What stands between these and the inference.
+        """
+        scaled = "" if self.options.get("scale") is None else ", distances scaled for each coordinate"
+        valid = f"{valid_inputs(self.options.get('box'))}{scaled}"
+        question = ", ".join([f"norm {self.arguments.norm}", *words, self._property(), valid])
+        return f"{question}{end}{self._inference()}"
+
+    def _inference(self) -> str:
+        """Names the inference unless that is real arithmetic, and what it assumes about the network's activations."""
+        inference = getattr(self.arguments, "inference", "real")
+        if inference == "real":
+            return ""
+        assumed = f", activations within {ACTIVATION_ULPS} units in the last place"
+        return f", evaluated in {inference}{'' if self.network.rectifiers_only else assumed}"
+
+    def _property(self) -> str:
+        """The property that must hold, in words: the class, or that the outputs stay within given ends."""
+        if self.arguments.outputs_within is None:
+            return f"target {self.arguments.target}"
+        ends = zip(("above", "below"), self.arguments.outputs_within, strict=True)
+        return f"every output {' and '.join(f'{word} {end:.6g}' for word, end in ends if not math.isinf(end))}"
+
 
 def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     """Sets the threads and loads the network and the images."""
-    import torch
-
-    from relucert.cli.show import Screen
-    from relucert.inputs.loading.runtime import Loaded
-
-    stated = getattr(arguments, "outputs_within", None)
+    stated = arguments.outputs_within
     for name in ("plot", "save"):
         if stated is not None and getattr(arguments, name, None):
             raise InputError(f"--{name} draws what is about classes: leave it out with --outputs-within")
@@ -109,51 +137,23 @@ def set_up(arguments: argparse.Namespace, names: Sequence[str]) -> Setup:
     if arguments.target_file is not None:
         call_options["target"] = image_options.read_targets(arguments.target_file, arguments.images)
         arguments.target = f"per image, from {arguments.target_file}"
+    if call_options.get("proof") is not None:
+        call_options["proof"] = str(call_options["proof"])
     if call_options.get("box") is not None:
         call_options["box"] = tuple(call_options["box"])
     if call_options.get("scale") is not None:
-        from relucert.data.formats import numpy_arrays
-
         if not call_options["scale"].is_file():
             raise InputError(f"can't read --scale {call_options['scale']}: there is no such file")
-
         call_options["scale"] = numpy_arrays(call_options["scale"])[0].flatten().tolist()
     if stated is not None:
-        from relucert import Property
-
         call_options["property"] = Property.outputs_within(*([end] * network.classes for end in stated))
         images = replace(images, labels=None)  # the property stands in for them
-    return Setup(Loaded(network, arguments.network), screen, images, call_options)
-
-
-def outputs(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Path]:
-    """The files to write, checked before any long work."""
-    from relucert.inputs.storage import files
-
-    paths = [(name, path) for name in names for path in _listed(getattr(arguments, name))]
-    named = ("network", "data", "scale", "target_file", "property", "instances")
-    single = [source for name in named if (source := getattr(arguments, name, None)) is not None]
-    further = [path for _, path in getattr(arguments, "further_networks", None) or ()]
-    inputs = [("", Path(source)) for source in (*single, *further, *(getattr(arguments, "network_file", None) or ()))]
-    for (_, first), (name, second) in combinations([*inputs, *paths], 2):
-        if name and first.resolve() == second.resolve():
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} {second} would overwrite another file of this command")
-    for _, path in paths:
-        files.check_writable(path)
-    return dict(paths)
-
-
-def _listed(value: Path | list[Path] | None) -> list[Path]:
-    """The files that an option names, which may be one that can be repeated."""
-    return [] if value is None else value if isinstance(value, list) else [value]
+    return Setup(arguments, Loaded(network, arguments.network), screen, images, call_options)
 
 
 @contextmanager
 def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iterator[Execution]:
     """The execution that the options ask for: this process, several, or a cluster; `tell` hears how far it is."""
-    from relucert.execution.execution import Execution
-
     workers = arguments.workers
     if arguments.threads is not None:
         if arguments.ray is not None or (workers or 1) > 1:
@@ -165,9 +165,6 @@ def execution(arguments: argparse.Namespace, tell: Report | None = None) -> Iter
 
 def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path | Anew | None:
     """The path of the store from which the record is made; raises InputError for a record that has lost its store."""
-    from relucert.inputs.storage import store
-    from relucert.report.runfile import has_answers
-
     record_path = files.get("json") or files.get("csv")
     if record_path is None:
         return None
@@ -182,14 +179,10 @@ def store_path(arguments: argparse.Namespace, files: Mapping[str, Path]) -> Path
     return path
 
 
-def example_file(arguments: argparse.Namespace, setup: Setup) -> ExampleFile | None:
+def example_file(setup: Setup) -> ExampleFile | None:
     """The file to save adversarial examples to as arrays, checked; None unless that was asked for."""
-    if arguments.save_arrays is None:
-        return None
-    from relucert.report.arrays import ExampleFile
-
-    head = record.head(arguments, setup.network, setup.images, setup.options)
-    return ExampleFile(arguments.save_arrays, head["question"], arguments.overwrite)
+    path, overwrite = setup.arguments.save_arrays, setup.arguments.overwrite
+    return None if path is None else ExampleFile(path, setup.head()["question"], overwrite)
 
 
 def save_examples(examples: ExampleFile | None, setup: Setup, answers: Sequence[UpperBound | Exact]) -> None:
@@ -229,12 +222,6 @@ def collect(
     return Collected(received, None)
 
 
-def question_text(arguments: argparse.Namespace, setup: Setup, *words: str) -> str:
-    """The question about images in a line; words: what the command asks besides the norm, the rival and the box."""
-    question = [f"norm {arguments.norm}", *words, property_text(arguments), setup.valid]
-    return f"{', '.join(question)}{inference_text(arguments, setup.network)}"
-
-
 def tell_failures(screen: Screen, answers: Sequence[Reply]) -> None:
     """Says how many answers failed inside their method, and why; also where little else is said."""
     reasons = Counter(answer.reason for answer in answers if answer.failed)
@@ -261,7 +248,6 @@ def end(work: Collected[AnswerType], kept: Path | Anew | None, screen: Screen, d
 
 
 def answer(
-    arguments: argparse.Namespace,
     setup: Setup,
     files: Mapping[str, Path],
     title: str,
@@ -281,10 +267,8 @@ def answer(
         came: Called with every answer.
         row: Makes the answer's row in the record.
     """
-    from relucert.report.runfile import RunFile
-
-    started = time.perf_counter()
-    head = record.head(arguments, setup.network, setup.images, setup.options)
+    arguments, started = setup.arguments, time.perf_counter()
+    head = setup.head()
     kept = store_path(arguments, files)
     with setup.screen.progress(title, len(setup.images)) as bar, execution(arguments, bar.tell) as workers:
         images, labels = setup.images.images, setup.images.labels

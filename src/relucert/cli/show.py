@@ -16,7 +16,7 @@ from relucert.cli.layout import REMARK, Grid, Line, fold, lay_out
 from relucert.common.progress import Progress, Report
 from relucert.common.terminal import Bar, bars, console, counting_bars
 from relucert.common.words import counted
-from relucert.report.summary import Summary, against, rounded_down, rounded_up
+from relucert.report.summary import Summary, against, rounded_down
 
 NAME_WIDTH = 20  # characters of the first column of lines below a table
 MOST_ROWS = 20  # of answers on a terminal; of more, the first and the last few are shown
@@ -76,29 +76,6 @@ class Screen:
                 bar.update(tasks[name], completed=done)
 
             yield show
-
-    def table(self, certificates: Sequence[Certificate], proven: bool) -> None:
-        """One row per certificate: image, label, rival, radius, and a remark, such as why a radius is missing."""
-        title = "certified radius" if proven else "radius (rounding ignored)"
-        rows = [(certificate, _rounded(rounded_down, certificate.radius)) for certificate in certificates]
-        self.answers(title, rows, _remark)
-
-    def estimates(self, estimates: Sequence[Estimate]) -> None:
-        """One row per estimate: image, label, rival, value, and a remark."""
-        rows = [(estimate, _rounded("{:.4g}".format, estimate.value)) for estimate in estimates]
-        self.answers("estimate (not certified)", rows)
-
-    def attacks(self, answers: Sequence[UpperBound]) -> None:
-        """One row per attack: image, label, rival, distance, and a remark."""
-        self.answers("distance", [(answer, _rounded(rounded_up, answer.distance)) for answer in answers])
-
-    def intervals(self, answers: Sequence[Exact]) -> None:
-        """One row per minimum distortion: image, label, rival, both ends, and a remark."""
-        rows = []
-        for answer in answers:
-            lower, upper = _rounded(rounded_down, answer.lower), _rounded(rounded_up, answer.upper)
-            rows.append((answer, "unreachable" if answer.unreachable else f"{lower} to {upper}"))
-        self.answers("minimum distortion", rows)
 
     def answers(
         self, title: str, rows: Sequence[tuple[AnyAnswer, str]],
@@ -174,19 +151,9 @@ def _print_table(console: Console, grid: Grid, heading: str = "", note: str = ""
         console.out(line.text, style="bold" if line.header else None, highlight=False)
 
 
-def _remark(certificate: Certificate) -> str:
-    """By which method a radius is proven, where it is another than was asked for, and the reason."""
-    method = certificate.due_to if certificate.due_to != certificate.method else None
-    return "; ".join(filter(None, [method and f"by {method}", certificate.reason]))
-
-
 def _class(index: int | None, row: int | None = None) -> str:
     """A class, or in its place the row of a stated property."""
     return f"row {row}" if row is not None else "-" if index is None else str(index)
-
-
-def _rounded(shown: Callable[[float], str], value: float | None) -> str:
-    return "-" if value is None else shown(value)
 
 
 def _share(count: int, total: int) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
-from relucert.cli.training import check_list_file, write_json
+from relucert.cli.table import add_options
+from relucert.common.names import INFERENCES
+from relucert.report.runfile import check_list, write_json
 
 NAME = "supports"
 HELP = "what is understood: versions of VNN-LIB, ONNX operators, element types"
@@ -16,14 +18,13 @@ MISSING = "2.0 (needs the package vnnlib, which is not installed)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the lists, for programs")
-    parser.add_argument("--overwrite", action="store_true", help="also replace a file that holds something else")
+    add_options(parser, json="the lists, for programs", overwrite="also replace a file that holds something else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from relucert.cli.show import Screen
 
-    check_list_file(arguments.json, _is_list, arguments.overwrite)
+    check_list(arguments.json, _is_list, arguments.overwrite)
     supported = _supported()
     if arguments.json is not None:
         write_json(arguments.json, supported)
@@ -40,9 +41,6 @@ def _is_list(lists: Any) -> bool:
 
 def _supported() -> dict[str, Any]:
     """The lists by name, from the tables of the readers themselves."""
-    from importlib.util import find_spec
-
-    from relucert.common.names import INFERENCES
     from relucert.inputs.loading.onnx_rules import PRECISIONS, RULES
     from relucert.verification.specification.version_one import CONNECTIVES, OPERATORS, RELATIONS
     from relucert.verification.specification.version_two import TYPES

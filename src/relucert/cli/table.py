@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from relucert.cli import options
 from relucert.common import names
+from relucert.common.checks import parse_memory
+from relucert.errors import InputError
 
 NETWORK = "mnist-2x20"
 
@@ -19,7 +22,7 @@ class Option:
     """How argparse takes an option. A default that is a number or a name is added to its help.
 
     Attributes:
-        type: What makes a value of the text; raises `argparse.ArgumentTypeError`.
+        type: What makes a value of the text; raises InputError.
         further: Other settings of `add_argument`.
     """
 
@@ -31,11 +34,24 @@ class Option:
 
     def add(self, group: argparse._ActionsContainer, name: str) -> None:
         words = self.help
-        if isinstance(self.default, (str, int, float)) and "(default" not in words:
+        if isinstance(self.default, (str, int, float)) and "default: " not in words:
             words += " (default: %(default)s)"
-        settings = {"type": self.type, "default": self.default, "metavar": self.metavar}
+        settings = {"type": self.type and _told(self.type), "default": self.default, "metavar": self.metavar}
         arguments = {key: value for key, value in settings.items() if value is not None}
         group.add_argument(name, help=words, **arguments, **self.further)
+
+
+def _told(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser, with argparse's error in the place of an InputError."""
+
+    @wraps(parse)
+    def told(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return told
 
 
 def flag(words: str, **further: Any) -> Option:
@@ -85,7 +101,7 @@ OPTIONS = {
     "--images": Option("only the first N images", options.count, metavar="N"),
     "--box": Option(
         "the lowest and the highest valid value of an input (default: every input is valid)",
-        metavar=("LOW", "HIGH"), further={"action": options.BoxAction, "nargs": 2},
+        metavar=("LOW", "HIGH"), further={"action": options.TwoEnds, "const": options.box, "nargs": 2},
     ),
     "--no-box": flag("every input is valid", dest="box", action="store_const", const=None),
     "--scale": Option(
@@ -102,15 +118,15 @@ OPTIONS = {
     ),
     "--outputs-within": Option(
         "in place of classes: that every output stays above LOW and below HIGH; none: no such end",
-        metavar=("LOW", "HIGH"), further={"action": options.Ends, "nargs": 2},
+        metavar=("LOW", "HIGH"), further={"action": options.TwoEnds, "const": options.outputs_within, "nargs": 2},
     ),
     "--inference": Option(
         "what the network is evaluated in: real, or float32, float16 or bfloat16, which round every operation; "
         "what is proven then holds for every such evaluation",
-        options.spelled(names.INFERENCES), "real", "PRECISION",
+        names.INFERENCES.find, "real", "PRECISION",
     ),
     "--seed": Option("for random targets", options.seed, 0, "N"),
-    "--memory": Option("what the work may take, of all workers together, as in 512M", options.memory, "1G", "SIZE"),
+    "--memory": Option("what the work may take, of all workers together, as in 512M", parse_memory, "1G", "SIZE"),
     "--threads": Option("how many threads to compute with", options.threads, metavar="N"),
     "--workers": Option(
         "how many processes of one thread each (default: one, and one per core for what would take long)",
@@ -132,6 +148,14 @@ OPTIONS = {
 IMAGES = ("--data", "--data-dir", "--layout", "--pixels", "--images")
 REGION = (*IMAGES, ("--box", "--no-box"), "--scale", "--norm")
 STATED = (*REGION, ("--target", "--target-file", "--outputs-within"))
+TRAINING: dict[str, Option | str] = {
+    "output": Option(".safetensors file (default: the cache)", Path, metavar="FILE"),
+    "data_dir": "where the data is (default: RELUCERT_DATA, cache)",
+    "threads": "default: PyTorch's choice",
+    "json": "what came out, with the recipe",
+    "overwrite": "also replace files that hold something else",
+    "quiet": "no line for every epoch",
+}
 PARALLELISM = ("--threads", ("--workers", "--ray"))
 
 

@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from relucert.cli import options
-from relucert.cli.training import build_network, training_options
+from relucert.cli.table import TRAINING, Option, add_options, flag
 from relucert.common.names import LOSS_BOUNDS, OPTIMISERS
+from relucert.errors import InputError
 
 if TYPE_CHECKING:
     from relucert.inputs.recipes.recipe import Defence, Recipe
@@ -27,42 +28,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mnist-MxN or cifar-MxN (M layers, N neurons per hidden layer), of ReLUs or with -sigmoid, -tanh or -gelu"
         f", or {', '.join(NAMED)}",
     )
-    parser.add_argument("--half", action="store_true", help="round the weights to float16 and store them so")
-    training_options(parser)
-    how = parser.add_argument_group("how to train")
-    how.add_argument("--grid", action="store_true", help="the paper's 5 x 5 learning rates and weight decays")
-    how.add_argument("--epochs", type=options.count, default=20, metavar="N", help="default: 20")
-    how.add_argument("--learning-rate", type=options.number, metavar="X", help="default: 0.05, adam 0.001")
-    how.add_argument(
-        "--optimiser", type=options.spelled(OPTIMISERS), choices=OPTIMISERS.choices, default="sgd", help="default: sgd"
+    add_options(parser, half=flag("round the weights to float16 and store them so"))
+    add_options(parser, **TRAINING)
+    add_options(
+        parser.add_argument_group("how to train"),
+        grid=flag("the paper's 5 x 5 learning rates and weight decays"),
+        epochs=Option("default: 20", options.count, 20, "N"),
+        learning_rate=Option("default: 0.05, adam 0.001", options.number, metavar="X"),
+        optimiser=Option("default: sgd", OPTIMISERS.find, "sgd", further={"choices": OPTIMISERS.choices}),
+        weight_decay=Option("default: 0.0001", options.number, metavar="X"),
+        batch=Option("default: 128", options.count, 128, "N"),
+        seed=Option("default: 0", options.seed, 0, "N"),
     )
-    how.add_argument("--weight-decay", type=options.number, metavar="X", help="default: 0.0001")
-    how.add_argument("--batch", type=options.count, default=128, metavar="N", help="default: 128")
-    how.add_argument("--seed", type=options.seed, default=0, metavar="N", help="default: 0")
-    defence = parser.add_argument_group("defences")
-    defence.add_argument("--defence", choices=DEFENCES, help="default: none")
-    defence.add_argument("--temperature", type=options.number, metavar="T", help="of distillation (default: 100)")
-    defence.add_argument(
-        "--epsilon", type=options.rounded_up, metavar="E", help="radius (default: 0.3 adversarial, 0.1 certified)"
+    bounds = "of the certified loss (default: interval for p = inf)"
+    add_options(
+        parser.add_argument_group("defences"),
+        defence=Option("default: none", further={"choices": DEFENCES}),
+        temperature=Option("of distillation (default: 100)", options.number, metavar="T"),
+        epsilon=Option("radius (default: 0.3 adversarial, 0.1 certified)", options.rounded_up, metavar="E"),
+        steps=Option("of each adversarial attack (default: 10)", options.count, metavar="N"),
+        bounds=Option(bounds, LOSS_BOUNDS.find, further={"choices": LOSS_BOUNDS.choices}),
+        clean=Option("of certified, the plain loss's final weight (default: 0.5)", options.number, metavar="W"),
+        stretch=Option("of certified, the trained radius / epsilon (default: 1)", options.number, metavar="X"),
+        norm=Option("of the certified radius (default: inf)", options.norm, metavar="P"),
+        warm_up=Option("until the full radius (default: 0.5)", options.number, metavar="SHARE"),
     )
-    defence.add_argument("--steps", type=options.count, metavar="N", help="of each adversarial attack (default: 10)")
-    defence.add_argument(
-        "--bounds",
-        type=options.spelled(LOSS_BOUNDS),
-        choices=LOSS_BOUNDS.choices,
-        help="of the certified loss (default: interval for p = inf)",
-    )
-    defence.add_argument(
-        "--clean", type=options.number, metavar="W", help="of certified, the plain loss's final weight (default: 0.5)"
-    )
-    defence.add_argument(
-        "--stretch", type=options.number, metavar="X", help="of certified, the trained radius / epsilon (default: 1)"
-    )
-    defence.add_argument("--norm", type=options.norm, metavar="P", help="of the certified radius (default: inf)")
-    defence.add_argument("--warm-up", type=options.number, metavar="SHARE", help="until the full radius (default: 0.5)")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from relucert.cli.training import build_network
     from relucert.inputs.recipes.architectures import parse_architecture
     from relucert.inputs.recipes.plans import Plan
 
@@ -73,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
-    from relucert.errors import InputError
     from relucert.inputs.recipes.recipe import Recipe, usual_rate
 
     searched = _set_options(arguments, "learning_rate", "weight_decay")
@@ -90,7 +83,6 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 
 def _defence(arguments: argparse.Namespace) -> Defence | None:
-    from relucert.errors import InputError
     from relucert.inputs.recipes.architectures import BOX
     from relucert.inputs.recipes.recipe import DEFENCES
 

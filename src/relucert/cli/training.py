@@ -1,46 +1,35 @@
-"""What `relucert train` and `relucert zoo train` share: options, the display of a training, its files."""
+"""What `relucert train` and `relucert zoo train` share: the display of a training, its files."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relucert.cli import options
+import torch
+
+from relucert import data
+from relucert.cli.show import Screen
+from relucert.common.valid import valid_inputs
 from relucert.common.words import counted
-
-if TYPE_CHECKING:
-    from relucert.cli.show import Screen
-    from relucert.inputs.recipes.architectures import Architecture
-    from relucert.inputs.recipes.plans import Plan
-    from relucert.inputs.recipes.recipe import Recipe
-    from relucert.training.build import Trained, TrainingTask
-    from relucert.training.checkpoint import EpochReport
-
-
-def training_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", type=Path, metavar="FILE", help=".safetensors file (default: the cache)")
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where the data is (default: RELUCERT_DATA, cache)"
-    )
-    parser.add_argument("--threads", type=options.threads, metavar="N", help="default: PyTorch's choice")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="what came out, with the recipe")
-    parser.add_argument("--overwrite", action="store_true", help="also replace files that hold something else")
-    parser.add_argument("--quiet", action="store_true", help="no line for every epoch")
+from relucert.errors import InputError, LoadError
+from relucert.inputs.loading import safetensors_file, zoo
+from relucert.inputs.recipes.architectures import Architecture
+from relucert.inputs.recipes.plans import Plan
+from relucert.inputs.recipes.recipe import Recipe
+from relucert.inputs.storage import files
+from relucert.report.runfile import read_json, write_json
+from relucert.training import build
+from relucert.training.build import Trained, TrainingTask, noted
+from relucert.training.checkpoint import EpochReport
 
 
 def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bool = False) -> int:
     """Trains by the plan, or by its recipe with every setting of the grid, and stores the best."""
-    from relucert.cli.show import Screen
-    from relucert.training import build
-
     output = _output(name, arguments)
     if arguments.threads is not None:
-        import torch
-
         torch.set_num_threads(arguments.threads)
     screen = Screen(arguments.quiet)
     task = _task(plan.architecture, arguments.data_dir, screen)
@@ -66,8 +55,6 @@ def build_network(name: str, plan: Plan, arguments: argparse.Namespace, grid: bo
 
 def _proven(about: dict[str, Any]) -> str:
     """The result of certified training, in words: the shares of images that are proven, rounding included."""
-    from relucert.common.valid import valid_inputs
-
     test, validation = (100 * about[key] for key in ("test_certified", "validation_certified"))
     defence = about["recipe"]["defence"]
     question = f"radius {defence['epsilon']:g} (p = {defence['norm']}, {valid_inputs(defence['box'])})"
@@ -110,8 +97,6 @@ class Board:
 
     def finish(self) -> None:
         """Removes the unfinished work, now that it is finished, and nothing else."""
-        from relucert.inputs.storage import files
-
         for path in map(self.keep, self._recipes):
             files.sweep(path)
             path.unlink(missing_ok=True)
@@ -130,54 +115,39 @@ class Board:
 
 def _output(name: str, arguments: argparse.Namespace) -> Path:
     """The file that the network is written to; whatever would keep it, or its record, from being written is refused."""
-    from relucert.errors import InputError
-    from relucert.inputs.loading import zoo
-    from relucert.inputs.loading.safetensors_file import check_suffix
-    from relucert.inputs.storage.files import check_writable
-
     if arguments.output is None and name in zoo.bundled():
         raise InputError(f"{name} comes with the package; to build another one, name a file with --output")
     output: Path = arguments.output or zoo.cache_path(name)
-    check_suffix(output)
+    safetensors_file.check_suffix(output)
     if arguments.json is not None and arguments.json.resolve() == output.resolve():
         raise InputError(f"--output and --json name the same file {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
     for path in filter(None, (output, arguments.json)):
-        check_writable(path)
+        files.check_writable(path)
     return output
 
 
 def _check_replaceable(output: Path, arguments: argparse.Namespace, recipes: list[dict[str, Any]]) -> None:
     """Refuses to replace a network of other recipes than these, or its record, unless told to."""
-    from relucert.errors import LoadError
-    from relucert.inputs.loading.safetensors_file import about
-    from relucert.inputs.storage.files import check_replaceable
-    from relucert.training.build import noted
 
     def trained(there: bytes) -> bool:
         try:
-            return noted(about(output), "recipe") in recipes
+            return noted(safetensors_file.about(output), "recipe") in recipes
         except LoadError:
             return False
 
     def recorded(there: bytes) -> bool:
-        try:
-            record = json.loads(there)
-        except (ValueError, RecursionError):
-            return False
+        record = read_json(there)
         return isinstance(record, dict) and record.get("recipe") in recipes
 
     otherwise = "a network of another recipe, or something else"
-    check_replaceable(output, trained, arguments.overwrite, otherwise)
+    files.check_replaceable(output, trained, arguments.overwrite, otherwise)
     if arguments.json is not None:
-        check_replaceable(arguments.json, recorded, arguments.overwrite)
+        files.check_replaceable(arguments.json, recorded, arguments.overwrite)
 
 
 def _task(architecture: Architecture, directory: Path | None, screen: Screen) -> TrainingTask:
     """The images to train, choose and test with; a download shows a bar."""
-    from relucert import data
-    from relucert.training.build import TrainingTask
-
     with screen.downloads() as progress:
         splits = [data.load(architecture.data_set, split, directory, progress=progress) for split in data.SPLITS]
     return TrainingTask.of(architecture, *splits)
@@ -189,24 +159,3 @@ def _setting(recipe: Recipe) -> tuple[str, str]:
 
 def _row(trained: Trained) -> tuple[str, str, str, str]:
     return *_setting(trained.recipe), f"{100 * trained.validation:.2f} %", f"{100 * trained.test:.2f} %"
-
-
-def write_json(path: Path, content: Any) -> None:
-    from relucert.inputs.storage import files
-
-    files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-
-
-def check_list_file(path: Path | None, is_such: Callable[[Any], bool], overwrite: bool) -> None:
-    """Refuses a file that can't be written, or that holds something else than a list for programs like this one."""
-    from relucert.inputs.storage.files import check_replaceable, check_writable
-
-    def same(there: bytes) -> bool:
-        try:
-            return is_such(json.loads(there))
-        except (ValueError, RecursionError):
-            return False
-
-    if path is not None:
-        check_writable(path)
-        check_replaceable(path, same, overwrite, "something else than such a list")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relucert.cli import options, record, runs
+import relucert
+from relucert.cli import options
 from relucert.cli.table import PARALLELISM, STATED, Option, add_options
 from relucert.common.deadline import TimeUp, until
 from relucert.common.words import counted
 from relucert.errors import InputError
+from relucert.inputs.storage.files import check_replaceable, write
+from relucert.report.runfile import RunFile
 
 if TYPE_CHECKING:
-    from relucert import Query, RobustnessVerdict, Verdict
+    from relucert import Query, Verdict
     from relucert.cli.show import Screen
     from relucert.inputs.storage.store import Store
     from relucert.verification.sources import Sources
@@ -71,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _named_file(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"a name and a file are needed, as in N=model.onnx, not {text!r}")
+        raise InputError(f"a name and a file are needed, as in N=model.onnx, not {text!r}")
     return name, path
 
 
@@ -106,13 +111,11 @@ def _check_options(arguments: argparse.Namespace, question: str) -> None:
 
 
 def _property(arguments: argparse.Namespace) -> int:
-    files = runs.outputs(arguments, ("json", "results", "proof"))
+    files = options.outputs(arguments, ("json", "results", "proof"))
     import torch
 
-    import relucert
+    from relucert.api.verify import late_in_reading
     from relucert.cli.show import Screen
-    from relucert.inputs.storage.files import check_replaceable, write
-    from relucert.report.runfile import RunFile
     from relucert.verification.results import is_results, results
 
     if arguments.threads is not None:
@@ -121,63 +124,51 @@ def _property(arguments: argparse.Namespace) -> int:
         check_replaceable(arguments.results, is_results, arguments.overwrite, "something else than a verdict")
     limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     begun = time.monotonic() - (since_start() if arguments.process else 0.0)
+    ends = begun + limit - RESERVE
     digests = None if arguments.json is None else _digests(arguments)
     screen = Screen(quiet=arguments.quiet)
+    query: Query | None = None
     try:
-        with until(begun + limit - RESERVE):
+        with until(ends):
             networks, query = _read(arguments)
     except TimeUp:
-        return _unread(screen, arguments, time.monotonic() - begun)
-
-    def decide() -> Verdict:
-        with screen.progress("verifying", 1) as bar:
-            remaining = max(0.0, begun + limit - RESERVE - time.monotonic())
-            return relucert.verify(
-                networks, query, time_limit=remaining, inference=arguments.inference, seed=arguments.seed,
-                progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
-                workers=arguments.workers, ray=arguments.ray,
-            )  # fmt: skip
-
-    if digests is None:
-        verdict = decide()
+        verdict = late_in_reading(time.monotonic() - begun, arguments.inference)
+        if digests is not None:
+            raise InputError(f"{verdict.reason}: there is no question to record") from None
     else:
-        head = _head(arguments, query, *digests)
-        with _store(arguments, files, head) as store:
-            run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
-            stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
-            verdict = decide() if stored is None else stored
-            if stored is None:
-                if _digests(arguments) != digests:
-                    raise InputError("the files of the network were changed meanwhile: ask again")
-                store.add([(ABOUT, verdict)])
-            with run_file:
-                run_file.add(verdict.to_json())
-                run_file.finish()
+        if digests is None:
+            verdict = _decide(arguments, networks, query, ends, screen)
+        else:
+            head = _head(arguments, query, *digests)
+            with _store(arguments, files, head) as store:
+                run_file = RunFile(head, files["json"], None, overwrite=arguments.overwrite)
+                stored: Verdict | None = None if arguments.proof is not None else store.get(ABOUT)
+                verdict = _decide(arguments, networks, query, ends, screen) if stored is None else stored
+                if stored is None:
+                    if _digests(arguments) != digests:
+                        raise InputError("the files of the network were changed meanwhile: ask again")
+                    store.add([(ABOUT, verdict)])
+                with run_file:
+                    run_file.add(verdict.to_json())
+                    run_file.finish()
     if arguments.results is not None:
         write(arguments.results, results(verdict).encode())
     _show(screen, arguments, query, verdict)
     return 0
 
 
-def _unread(screen: Screen, arguments: argparse.Namespace, seconds: float) -> int:
-    """Tells that time ended before the files were read; a record would be about a question that nobody knows."""
-    from relucert.api.verify import late_in_reading
-    from relucert.inputs.storage.files import write
-    from relucert.verification.results import results
-
-    verdict = late_in_reading(seconds, arguments.inference)
-    if arguments.json is not None:
-        raise InputError(f"{verdict.reason}: there is no question to record")
-    if arguments.results is not None:
-        write(arguments.results, results(verdict).encode())
-    screen.line("verdict", verdict.status)
-    screen.line("", str(verdict.reason))
-    screen.line("time", f"{verdict.seconds:.2f} s")
-    return 0
+def _decide(arguments: argparse.Namespace, networks: Sources, query: Query, ends: float, screen: Screen) -> Verdict:
+    with screen.progress("verifying", 1) as bar:
+        return relucert.verify(
+            networks, query, time_limit=max(0.0, ends - time.monotonic()), inference=arguments.inference,
+            seed=arguments.seed, progress=bar.tell, proof=arguments.proof, overwrite=arguments.overwrite,
+            workers=arguments.workers, ray=arguments.ray,
+        )  # fmt: skip
 
 
 def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str, Any]) -> Store:
     """The store that keeps the verdict, from which the same command takes it."""
+    from relucert.cli import runs
     from relucert.inputs.storage.store import open_store
 
     path = runs.store_path(arguments, files)
@@ -189,18 +180,17 @@ def _store(arguments: argparse.Namespace, files: dict[str, Path], head: dict[str
 
 def _read(arguments: argparse.Namespace) -> tuple[Sources, Query]:
     """The networks, by name where there are several, and the property."""
-    from relucert import Query
     from relucert.verification.sources import read_query
 
     if not arguments.further_networks:
         return read_query(str(arguments.network), arguments.property)
-    query = Query.read(arguments.property)
+    query = relucert.Query.read(arguments.property)
     first = query.declared[0].network if query.declared else "N"
     return {first: str(arguments.network), **dict(arguments.further_networks)}, query
 
 
 def _head(arguments: argparse.Namespace, query: Query, network: str, further: dict[str, str]) -> dict[str, Any]:
-    import hashlib
+    from relucert.cli import record
 
     text = hashlib.sha256(query.vnnlib().encode()).hexdigest()
     question_options = {"time_limit": arguments.time_limit, "inference": arguments.inference, "seed": arguments.seed}
@@ -227,40 +217,42 @@ def _digest(network: str) -> str:
     return file_digest(Path(network)) if Path(network).is_file() else zoo.digest(network)
 
 
-def _show(screen: Screen, arguments: argparse.Namespace, query: Query, verdict: Verdict) -> None:
+def _show(screen: Screen, arguments: argparse.Namespace, query: Query | None, verdict: Verdict) -> None:
+    """query: None where time ended before the files were read."""
     screen.line("verdict", _decided(verdict, ", "))
     if verdict.reason is not None:
         screen.line("", verdict.reason)
-    violations = counted(len(query.violations), "violation")
-    screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
-    for remark in verdict.remarks:
-        screen.line("", remark)
-    screen.line("network", f"{arguments.network}{runs.inference_text(arguments)}")
-    stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
-    screen.line("nodes", f"{verdict.nodes}{stage}")
-    if arguments.proof is not None and verdict.holds:
-        screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
+    if query is not None:
+        violations = counted(len(query.violations), "violation")
+        screen.line("property", f"{arguments.property} ({violations} on {counted(query.inputs, 'input')})")
+        for remark in verdict.remarks:
+            screen.line("", remark)
+        evaluated = "" if arguments.inference == "real" else f", evaluated in {arguments.inference}"
+        screen.line("network", f"{arguments.network}{evaluated}")
+        stage = "" if verdict.stage is None else f", the last ones in: {verdict.stage}"
+        screen.line("nodes", f"{verdict.nodes}{stage}")
+        if arguments.proof is not None and verdict.holds:
+            screen.line("proof", f"{arguments.proof}: verify it with `relucert check`")
     screen.line("time", f"{verdict.seconds:.2f} s")
 
 
 def _robust(arguments: argparse.Namespace) -> int:
-    files = runs.outputs(arguments, ("json", "csv", "proof"))
-    import relucert
+    files = options.outputs(arguments, ("json", "csv", "proof"))
+    from relucert.cli import runs
     from relucert.report.verdict_list import Verdicts
 
     arguments.time_limit = TIME_LIMIT if arguments.time_limit is None else arguments.time_limit
     setup = runs.set_up(arguments, LIBRARY_OPTIONS)
-    setup.options["proof"] = arguments.proof and str(arguments.proof)
 
-    def show(verdicts: list[RobustnessVerdict]) -> None:
+    def show(verdicts: list[relucert.RobustnessVerdict]) -> None:
         screen = setup.screen
         screen.answers("verdict", [(verdict, _decided(verdict)) for verdict in verdicts])
         screen.line("network", setup.about)
-        screen.line("question", f"radius {arguments.radius}, {runs.question_text(arguments, setup)}")
+        screen.line("question", f"radius {arguments.radius}, {setup.question()}")
         screen.line("verdicts", str(Verdicts(verdicts).summary()))
 
     further = {"overwrite": arguments.overwrite}
-    code = runs.answer(arguments, setup, files, "verifying", relucert.robust_at_each, show, **further)
+    code = runs.answer(setup, files, "verifying", relucert.robust_at_each, show, **further)
     return 0 if code == runs.FAILED else code
 
 
@@ -274,8 +266,6 @@ def since_start() -> float:
     try:
         began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
         up = float(Path("/proc/uptime").read_text().split()[0])
-        import os
-
         elapsed = up - began / os.sysconf("SC_CLK_TCK")
         return elapsed if math.isfinite(elapsed) and elapsed >= 0 else time.process_time()
     except (OSError, ValueError, IndexError):

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relucert.cli.training import build_network, check_list_file, training_options, write_json
+from relucert.cli.table import TRAINING, add_options
+from relucert.errors import InputError, RelucertError
+from relucert.report.runfile import check_list, write_json
 
 NAME = "zoo"
 HELP = "networks by name: list them, or build one by its plan"
@@ -23,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     train = actions.add_parser("train", help="build a network by its plan", allow_abbrev=False)
     train.add_argument("name", metavar="NAME", help="as listed by relucert zoo")
-    training_options(train)
+    add_options(train, **TRAINING)
     train.set_defaults(action=_train)
 
 
@@ -33,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from relucert.errors import InputError
+    from relucert.cli.training import build_network
     from relucert.inputs.recipes.plans import find_plan
 
     if arguments.list is not None:
@@ -42,7 +44,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    check_list_file(arguments.list, _is_list, arguments.overwrite_list)
+    check_list(arguments.list, _is_list, arguments.overwrite_list)
     rows = _rows()
     if arguments.list is not None:
         write_json(arguments.list, rows)
@@ -57,7 +59,6 @@ def _is_list(rows: Any) -> bool:
 
 def _rows() -> list[dict[str, Any]]:
     """Every network that is there, then those that could be built."""
-    from relucert.errors import RelucertError
     from relucert.inputs.loading import zoo
     from relucert.inputs.recipes.plans import PLANS
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -37,7 +36,6 @@ def draw(path: Path, summary: Summary, title: str, question: str, norm: str, tar
     content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "relucert", "font.size": 11}):
         figure = Figure(figsize=(7.2, 4.6), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         axes.set_title(title, loc="left", fontsize=14, fontweight="bold", pad=24, parse_math=False)
         axes.text(0, 1.025, question, transform=axes.transAxes, fontsize=10, color=QUIET, parse_math=False)
@@ -76,6 +74,13 @@ def _curve(axes: Axes, summary: Summary) -> None:
             f"median {rounded_down(summary.median, 3)}", (summary.median, 1), (5, -4),
             xycoords=("data", "axes fraction"), textcoords="offset points", va="top", color=GUIDE, fontsize=9,
         )  # fmt: skip
+
+
+def new_axes() -> Axes:
+    """Axes in a new figure of pyplot."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(layout="constrained").add_subplot()
 
 
 def frame(axes: Axes, top: float, across: str, up: str) -> None:

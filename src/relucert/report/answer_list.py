@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
+from typing_extensions import Self
+
 from relucert.answers.certificates import Recordable
 from relucert.common.checks import check_number
 from relucert.common.numbers import NumberLike, number_above
@@ -66,28 +68,31 @@ class Presentable(Tabular):
         return overview(self.rows())
 
 
-class Answers(Presentable, list[AnyAnswer]):
-    """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
+class TabularList(Tabular, list[AnyAnswer]):
+    """A list of answers that is a table of them; a slice of it is one, too."""
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> AnyAnswer: ...
     @overload
-    def __getitem__(self, index: slice, /) -> Answers[AnyAnswer]: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> AnyAnswer | Answers[AnyAnswer]:
-        return Answers(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+    def __getitem__(self, index: slice, /) -> Self: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> AnyAnswer | Self:
+        return type(self)(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row of plain values per answer, as run files have them."""
         return [answer.to_json() for answer in self]
 
+
+class Answers(Presentable, TabularList[AnyAnswer]):
+    """A list of answers that notebooks show as a table and that can be drawn; in all else a list like any other."""
+
     @property
     def radii(self) -> list[float | None]:
         """The number of every answer: a certified radius, the lower end of an exact answer (infinite where nothing
         adversarial can be reached), an attack's distance or an estimate; None where there is none."""
-        from relucert.report.reading import AnswerKind, result
+        from relucert.report.reading import result
 
-        answers = map(result, self.rows())
-        return [answer.upper if answer.kind is AnswerKind.UPPER else answer.lower for answer in answers]
+        return [answer.amount for answer in map(result, self.rows())]
 
     def accuracy_at(self, radius: NumberLike) -> float:
         """The share of images that keep their class within a radius: certified, estimated or under attack, as the

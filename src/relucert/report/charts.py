@@ -12,7 +12,7 @@ from markupsafe import Markup
 from relucert.report.markup import render
 from relucert.report.reading import NEURON_STATES, AnswerKind
 from relucert.report.series import PROVEN, Sandwich, Series
-from relucert.report.summary import ROUND_STEPS
+from relucert.report.summary import round_above
 
 WIDTH, HEIGHT = 720.0, 350.0  # of a chart, in units of its SVG
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 24.0, 14.0, 56.0  # its margins
@@ -180,8 +180,7 @@ def _chart(described: str, ticks: Sequence[tuple[float, str]], across: str, up: 
 
 
 def _round_numbers(top: float) -> list[float]:
-    scale = 10.0 ** math.floor(math.log10(top / TICKS))
-    step = next((round_step * scale for round_step in ROUND_STEPS if round_step * scale * TICKS >= top), 10 * scale)
+    step = round_above(top / TICKS)
     return [step * count for count in range(int(top / step) + 1)]
 
 

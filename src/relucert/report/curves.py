@@ -11,9 +11,8 @@ from matplotlib.lines import Line2D
 
 from relucert.report import accuracy
 from relucert.report.domain import UNLIKE, in_words
-from relucert.report.overview import by_norm
 from relucert.report.reading import AnswerKind, Result, result
-from relucert.report.series import Series, series
+from relucert.report.series import Series, group_by, series
 
 LINES: dict[AnswerKind, Literal["-", ":", "--"]] = {
     AnswerKind.CERTIFIED: "-",
@@ -63,12 +62,9 @@ def plot(rows: Iterable[Mapping[str, Any]], axes: Axes | None, label: str | None
 
     label: stands in the legend in place of the method's name; with several methods, before it.
     """
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.figure(layout="constrained").add_subplot()
+    axes = accuracy.new_axes() if axes is None else axes
     tops = [axes.get_xlim()[1]] if axes.has_data() else []
-    groups = by_norm(result(row) for row in rows)
+    groups = group_by(map(result, rows), lambda answer: answer.norm)
     listed = [(method, group) for group in groups.values() for method in series(group, None)]
     for method, group in listed:
         words = label if label is None or len(listed) == 1 else f"{label}, {method.name}"
@@ -97,12 +93,12 @@ def _radius_label(curves: Sequence[AccuracyCurve]) -> str:
 def _tell_apart(curves: Sequence[AccuracyCurve]) -> None:
     """Labels every curve by its name, by the norm and the valid inputs where these differ, else by a number."""
     norms, domains = {curve.norm for curve in curves}, {curve.domain for curve in curves}
-    labels = []
-    for curve in curves:
-        told = [curve.name]
-        told += [f"p = {curve.norm}"] if len(norms) > 1 else []
-        told += [curve.domain] if len(domains) > 1 else []
-        labels.append(", ".join(told))
+    labels = [
+        curve.name
+        + (f", p = {curve.norm}" if len(norms) > 1 else "")
+        + (f", {curve.domain}" if len(domains) > 1 else "")
+        for curve in curves
+    ]
     counts, seen = Counter(labels), Counter[str]()
     for curve, words in zip(curves, labels, strict=True):
         seen[words] += 1

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from relucert.common.words import counted
-from relucert.report import png
+from relucert.report import pictures
 from relucert.report.markup import render
 from relucert.report.reading import Picture, Result
 from relucert.report.series import Sandwich
@@ -41,7 +41,7 @@ def gallery(questions: Sequence[Sandwich]) -> dict[str, Any] | None:
 def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
     """The image, the perturbation and the adversarial example, its distance, and the radius proven to have none."""
     changes = [new - old for old, new in zip(picture.original, picture.adversarial, strict=True)]
-    factor = png.magnification(max(map(abs, changes)) / 255)
+    factor = pictures.magnification(max(map(abs, changes)) / 255)
     shown = bytes(min(255, max(0, round(127.5 + factor * change))) for change in changes)
     level = attack.predicted in (None, attack.label)  # by the last digits, or not recorded
     outcome = f"rival {attack.target} caught up" if level else f"class {attack.predicted}"
@@ -56,6 +56,6 @@ def _triple(attack: Result, picture: Picture, lower: Result | None) -> Markup:
     return render(
         "triple.html",
         distance=f"image {attack.image}: distance {rounded_up(attack.upper or 0.0, 4)}",
-        panels=[(png.address(picture.shape, pixels), alt, words) for pixels, alt, words in panels],
+        panels=[(pictures.address(picture.shape, pixels), alt, words) for pixels, alt, words in panels],
         words=f"{attack.name}{proven}",
     )

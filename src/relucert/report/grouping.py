@@ -34,13 +34,17 @@ class RunGroup:
         )
 
     @property
+    def _network(self) -> Mapping[str, Any]:
+        return self.runs[0].said("network")
+
+    @property
     def name(self) -> str:
         """The network's name, if the files say it."""
-        return str(_network(self.runs[0]).get("name") or "the network")
+        return str(self._network.get("name") or "the network")
 
     @property
     def layers(self) -> str | None:
-        layers = _network(self.runs[0]).get("layers")
+        layers = self._network.get("layers")
         return None if layers is None else str(layers)
 
     @property
@@ -58,11 +62,7 @@ class RunGroup:
 
     @property
     def left_out(self) -> list[str]:
-        """Which methods were left out or stopped, and why."""
-        skipped = [run.head.get("skipped") for run in self.runs]
-        return [
-            f"{name}: {reason}" for reasons in skipped if isinstance(reasons, dict) for name, reason in reasons.items()
-        ]
+        return [reason for run in self.runs for reason in run.left_out]
 
     @property
     def every_rival(self) -> bool:
@@ -74,7 +74,7 @@ class RunGroup:
         """How many answers a method gives per image in a finished run; None where the file does not say."""
         if not self.every_rival:
             return 1
-        classes = _network(self.runs[0]).get("classes")
+        classes = self._network.get("classes")
         return classes - 1 if isinstance(classes, int) and classes > 1 else None
 
 
@@ -103,17 +103,15 @@ def _is_alike(first: RecordedRun, second: RecordedRun) -> bool:
     """Whether both are about the same network, images, rivals, scale and inference, as far as the files tell."""
     if first.results[0].inference != second.results[0].inference:
         return False
-    if not _agree(_network(first), _network(second), ("name", "layers", "parameters", "classes", "sha256")):
+    if not _agree(first.said("network"), second.said("network"), ("name", "layers", "parameters", "classes", "sha256")):
         return False
     names = ["data", "data_dir", "layout", "target", "target_file", "scale"]
     names += ["seed"] if first.options.get("target") == "random" else []
     if any(first.options.get(name) != second.options.get(name) for name in names):
         return False
-    first_data, second_data = _object(first, "data"), _object(second, "data")
-    whole = (
-        ("name", "sha256") if first_data.get("images") == second_data.get("images") else ("name",)
-    )  # else of more or fewer images
-    if not _agree(first_data, second_data, whole):
+    first_data, second_data = first.said("data"), second.said("data")
+    as_many = first_data.get("images") == second_data.get("images")
+    if not _agree(first_data, second_data, ("name", "sha256") if as_many else ("name",)):
         return False
     labels = {answer.image: answer.label for answer in first.results}
     return all(labels.get(answer.image, answer.label) == answer.label for answer in second.results)
@@ -122,16 +120,6 @@ def _is_alike(first: RecordedRun, second: RecordedRun) -> bool:
 def _agree(first: Mapping[str, Any], second: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether two objects do not differ in what both of them say."""
     return all(first[name] == second[name] for name in names if name in first and name in second)
-
-
-def _network(run: RecordedRun) -> Mapping[str, Any]:
-    return _object(run, "network")
-
-
-def _object(run: RecordedRun, key: str) -> Mapping[str, Any]:
-    """What a head says under a key, if that is an object."""
-    content = run.head.get(key)
-    return content if isinstance(content, dict) else {}
 
 
 def _method(answer: Result) -> tuple[str, str]:

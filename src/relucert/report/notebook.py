@@ -10,7 +10,7 @@ from relucert.report import tables
 from relucert.report.overview import overview
 from relucert.report.reading import AnswerKind, Result, result
 from relucert.report.series import Sandwich, sandwiches
-from relucert.report.tables import NONE, Cell
+from relucert.report.tables import NONE, REMARK, Cell
 
 MOST = 100  # rows of a table
 TITLES = {
@@ -29,10 +29,8 @@ def table(rows: Rows) -> str:
     shown = [result(row) for row in rows[:MOST]]
     kinds = {answer.kind for answer in shown}
     title = TITLES[kinds.pop()] if len(kinds) == 1 else "answer"
-    remarks = any(answer.reason for answer in shown)
-    cells = [_row(answer)[: None if remarks else -1] for answer in shown]
-    headers = ("image", "label", "rival", title, "seconds", "remark")[: None if remarks else -1]
-    return tables.table(_caption(rows), headers, cells, notes=_truncation_note(len(rows), "answers"))
+    headers = ("image", "label", "rival", title, "seconds", REMARK)
+    return tables.table(_caption(rows), headers, [*map(_row, shown)], notes=_truncation_note(len(rows), "answers"))
 
 
 def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
@@ -49,14 +47,13 @@ def compared(rows: Rows, every_rival: bool, skipped: Mapping[str, str]) -> str:
 
 def verdicts(rows: Rows, caption: str) -> str:
     """A table with one row per verdict about an image, given in its JSON form."""
-    remarks = any(row["reason"] for row in rows[:MOST])
-    headers = ("image", "label", "rival", "radius", "verdict", "by", "seconds", "remark")[: None if remarks else -1]
+    headers = ("image", "label", "rival", "radius", "verdict", "by", "seconds", REMARK)
     cells = [
         [
-            *(Cell(NONE if row[name] is None else row[name]) for name in ("image", "label", "target")),
+            *_about(row["image"], row["label"], row["target"]),
             Cell(f"{row['radius']:g}"), Cell(row["status"]), Cell(row["method"] or NONE), Cell(f"{row['seconds']:.3g}"),
             Cell(row["reason"] or ""),
-        ][: None if remarks else -1]
+        ]
         for row in rows[:MOST]
     ]  # fmt: skip
     return tables.table(caption, headers, cells, notes=_truncation_note(len(rows), "verdicts"))
@@ -75,21 +72,23 @@ def _truncation_note(count: int, noun: str) -> list[str]:
 
 def _row(answer: Result) -> list[Cell]:
     """The cells of one answer, its remark last."""
-    rival, seconds = NONE if answer.target is None else answer.target, f"{answer.seconds:.3g}"
-    label = NONE if answer.label is None else answer.label
-    numbers = (Cell(answer.image), Cell(label), Cell(rival), _amount(answer), Cell(seconds))
-    return [*numbers, Cell(answer.reason or "")]
+    about = _about(answer.image, answer.label, answer.target)
+    return [*about, _amount(answer), Cell(f"{answer.seconds:.3g}"), Cell(answer.reason or "")]
+
+
+def _about(*numbers: int | None) -> list[Cell]:
+    """The image, the label and the rival that an answer is about, as far as it has them."""
+    return [Cell(NONE if number is None else number) for number in numbers]
 
 
 def _question(question: Sandwich, names: Sequence[str], every_rival: bool) -> list[Cell]:
     """The cells of one question: its image and label, and the radius or distance of every method that answered."""
     first, answers = question.results[0], {answer.name: answer for answer in question.results}
     amounts = [_amount(answers[name]) if name in answers else Cell(NONE) for name in names]
-    rival = [Cell(NONE if first.target is None else first.target)] if every_rival else []
-    return [Cell(first.image), Cell(first.label), *rival, *amounts]
+    return [*_about(first.image, first.label, *([first.target] if every_rival else [])), *amounts]
 
 
 def _amount(answer: Result) -> Cell:
     if answer.kind is AnswerKind.EXACT:
         return tables.ends(answer)
-    return tables.bound(answer.kind, answer.upper if answer.kind is AnswerKind.UPPER else answer.lower)
+    return tables.bound(answer.kind, answer.amount)

@@ -10,7 +10,7 @@ from relucert.common.words import counted
 from relucert.report import tables
 from relucert.report.domain import in_words
 from relucert.report.reading import AnswerKind, Result, result
-from relucert.report.series import Series, series
+from relucert.report.series import Series, group_by, series
 
 GIVES = {
     AnswerKind.CERTIFIED: "certified radius",
@@ -84,18 +84,9 @@ class Overview:
 def overview(rows: Iterable[Mapping[str, Any]]) -> Overview:
     """The overview of answers in their JSON form."""
     results = [result(row) for row in rows]
-    summaries = [
-        _summary(curve, norm, group) for norm, group in by_norm(results).items() for curve in series(group, None)
-    ]
+    norms = group_by(results, lambda answer: answer.norm)
+    summaries = [_summary(curve, norm, group) for norm, group in norms.items() for curve in series(group, None)]
     return Overview(len(results), tuple(summaries))
-
-
-def by_norm(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """The answers of each norm, in the order that norms first appear."""
-    groups: dict[str, list[Result]] = {}
-    for answer in results:
-        groups.setdefault(answer.norm, []).append(answer)
-    return groups
 
 
 def _summary(curve: Series, norm: str, results: list[Result]) -> MethodSummary:

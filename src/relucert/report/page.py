@@ -12,16 +12,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from relucert.common.words import counted
+from relucert.common.words import counted, listed
 from relucert.report.domain import in_words
 from relucert.report.grouping import RunGroup, grouped
 from relucert.report.markup import render
-from relucert.report.paper_table import Table, table_of
-from relucert.report.published import table_section
+from relucert.report.paper_table import Table, table_of, table_section
 from relucert.report.reading import REAL, RecordedRun, read_record, run_of
 from relucert.report.sections import norm_section
-from relucert.report.verdict_run import VerdictRun, verdict_run_of
-from relucert.report.verdict_section import verdict_section
+from relucert.report.verdict_run import VerdictRun, verdict_run_of, verdict_section
 
 MOST_REASONS = 3  # for failures, that a warning names
 
@@ -67,8 +65,7 @@ def _title(groups: Sequence[RunGroup], verdicts: Sequence[VerdictRun], paper: Se
     if not names:
         tables = f"The paper's table{'s' if len(paper) > 1 else ''}, computed anew"
         return "Which properties hold?" if verdicts else tables
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"How robust {'are' if len(names) > 1 else 'is'} {listed}?"
+    return f"How robust {'are' if len(names) > 1 else 'is'} {listed(names)}?"
 
 
 def _names(groups: Sequence[RunGroup]) -> list[str]:

@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -16,7 +15,6 @@ from relucert.errors import InputError
 from relucert.inputs.storage import files
 from relucert.network import Network
 from relucert.report import pictures
-from relucert.report.png import magnification
 from relucert.report.runfile import MARK
 from relucert.report.summary import rounded_up
 
@@ -51,7 +49,7 @@ class Album:
     def _draw(self, image: Tensor, witness: Tensor, answer: UpperBound) -> bytes:
         low, high = pictures.limits(image, witness, answer.box)
         change = (witness - image) / (high - low)
-        factor = magnification(float(change.abs().max()))
+        factor = pictures.magnification(float(change.abs().max()))
         p = "inf" if math.isinf(answer.norm) else f"{answer.norm:g}"
         panels = (
             ((image - low) / (high - low), f"image {answer.image}: class {answer.label}"),
@@ -61,7 +59,6 @@ class Album:
         content = io.BytesIO()
         with matplotlib.rc_context({"font.size": 10}):
             figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-            FigureCanvasAgg(figure)
             distance = rounded_up(answer.distance or 0.0, 4)
             figure.suptitle(f"rival {answer.target} catches up at distance {distance} (p = {p}, {answer.method})")
             for axes, (pixels, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):

@@ -1,9 +1,11 @@
-"""Inputs as pictures: how flat inputs are arranged and scaled to be drawn."""
+"""Inputs as pictures: how flat inputs are arranged and scaled to be drawn, and small PNG files of them."""
 
 from __future__ import annotations
 
 import base64
 import math
+import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from relucert.answers.certificates import Exact, UpperBound
 from relucert.errors import InputError
 from relucert.network import Network
 
 COLOURS = 3  # channels of a coloured picture
+FACTORS = (1000, 500, 200, 100, 50, 20, 10, 5, 2)  # by which perturbations are magnified
+GREY, COLOUR = 0, 2  # PNG's numbers for them
 Shape = tuple[int, int, int]
 
 
@@ -81,3 +86,32 @@ def recorded(network: Network, image: Tensor, witness: Tensor | None, box: Seque
         base64.b64encode((255 * pixels).round().astype("uint8").tobytes()).decode() for pixels in drawn
     )
     return {"picture": {"shape": list(drawn[0].shape), "original": original, "adversarial": adversarial}}
+
+
+def answer_row(network: Network, images: Tensor, answer: UpperBound | Exact) -> dict[str, Any]:
+    """An answer's row of a run file, with a picture of its witness; images: (count, size), those asked about."""
+    distance = answer.distance if isinstance(answer, UpperBound) else answer.upper
+    witness = answer.witness if distance else None  # the image itself needs no picture
+    return answer.to_json() | recorded(network, images[answer.image], witness, answer.box)
+
+
+def magnification(largest: float) -> int:
+    """A round factor by which a perturbation, as a share of the pixels' range, stays visible and within it."""
+    return next((factor for factor in FACTORS if factor * largest <= 0.5), 1)
+
+
+def address(shape: Sequence[int], pixels: bytes) -> str:
+    """The data address of a picture; shape: (rows, columns) or (rows, columns, 3), pixels: as many bytes."""
+    rows, columns = shape[:2]
+    width = len(pixels) // rows
+    lines = b"".join(b"\0" + pixels[row * width : (row + 1) * width] for row in range(rows))
+    header = struct.pack(">IIBBBBB", columns, rows, 8, COLOUR if len(shape) == 3 else GREY, 0, 0, 0)
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(
+        _chunk(name, data) for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+    )
+    return "data:image/png;base64," + base64.b64encode(content).decode()
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    """A chunk of the format: the length of its data, its name of four letters, the data, a checksum."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import relucert
 from relucert.answers.certificates import OWN_LABEL
+from relucert.common.names import INFERENCES
 from relucert.errors import LoadError
 from relucert.inputs.storage.store import series
 from relucert.report.domain import Domain, assumed, check_options, read_domain
@@ -22,7 +23,6 @@ from relucert.report.fields import finite, norm, number, optional, text, whole
 NEURON_KEYS = ("dead", "undecided", "active")  # of run files
 NEURON_STATES = ("inactive", "unstable", "active")
 REAL = "real"
-PRECISIONS = (REAL, "float32", "float16", "bfloat16")  # of evaluations
 COLOURS = 3  # channels of a coloured picture
 
 Row = TypeVar("Row")
@@ -84,6 +84,11 @@ class Result:
     inference: str = REAL
     source: str | None = None
 
+    @property
+    def amount(self) -> float | None:
+        """The number of the answer: a distance, or a radius, a lower end or an estimate."""
+        return self.upper if self.kind is AnswerKind.UPPER else self.lower
+
     def is_comparable(self, answer: Result) -> bool:
         """Whether both answers are about the same valid inputs, and evaluations of the same kind."""
         return assumed(self.domain) == assumed(answer.domain) and self.inference == answer.inference
@@ -119,11 +124,19 @@ class Recorded:
     def complete(self) -> bool:
         return self.head.get("complete") is True
 
+    def said(self, key: str) -> Mapping[str, Any]:
+        """What the head says under a key; nothing where that is no object."""
+        content = self.head.get(key)
+        return content if isinstance(content, dict) else {}
+
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the run; none where the head has no such object."""
-        options = self.head.get("options")
-        return options if isinstance(options, dict) else {}
+        return self.said("options")
+
+    @property
+    def left_out(self) -> list[str]:
+        """Which methods were left out or stopped, and why."""
+        return [f"{name}: {reason}" for name, reason in self.said("skipped").items()]
 
 
 @dataclass(frozen=True)
@@ -131,11 +144,6 @@ class RecordedRun(Recorded):
     """A run file: answers about images."""
 
     results: tuple[Result, ...]
-
-
-def read(path: Path) -> RecordedRun:
-    """Reads a run file; raises LoadError, with a message of one line, for anything but a whole one of this version."""
-    return run_of(read_record(path), path)
 
 
 def run_of(record: Mapping[str, Any], path: Path) -> RecordedRun:
@@ -194,10 +202,8 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def result(row: Any) -> Result:
+def result(row: Mapping[str, Any]) -> Result:
     """One answer from its JSON form; raises ValueError, saying what is wrong."""
-    if not isinstance(row, dict):
-        raise ValueError("it is no object")
     row = upgraded(row)
     answer_kind, lower, upper = _bounds(row)
     said = AnswerKind.CERTIFIED if answer_kind is AnswerKind.UNPROVEN else answer_kind  # what a row may call itself
@@ -230,8 +236,8 @@ def result(row: Any) -> Result:
 def inference_of(row: Mapping[str, Any]) -> str:
     """What the network is evaluated in: real arithmetic in an older file, which does not say."""
     inference = row.get("inference", REAL)
-    if inference not in PRECISIONS:
-        raise ValueError(f"inference is {inference!r}, none of {', '.join(PRECISIONS)}")
+    if inference not in INFERENCES.choices:
+        raise ValueError(f"inference is {inference!r}, none of {', '.join(INFERENCES.choices)}")
     return str(inference)
 
 

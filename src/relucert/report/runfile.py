@@ -8,14 +8,14 @@ import json
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
 
+from relucert.common.closing import Closing
 from relucert.errors import InputError
 from relucert.inputs.storage import files
 
@@ -26,7 +26,7 @@ MARK = 16  # digits of a question's SHA-256 in every row of a table
 Row = Mapping[str, Any]
 
 
-class RunFile:
+class RunFile(Closing):
     """Writes a run's answers as JSON, CSV or both, so that whatever stops the run leaves readable files.
 
     A context manager: a thread saves the rows about once a second, large files less often, and once more on leaving.
@@ -98,9 +98,7 @@ class RunFile:
                 files.write(self._csv_path, table([{**row, **mark} for row in self._rows[:count]]).encode())
             self._saved = count
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._leaving.set()
         self._saver.join()
         self.save()
@@ -135,11 +133,28 @@ def _is_same(content: bytes, mark: bytes) -> bool:
 
 
 def _is_empty(content: bytes) -> bool:
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
+    record = read_json(content)
     return isinstance(record, dict) and "relucert" in record and record.get("results") == []
+
+
+def read_json(content: bytes) -> Any:
+    """What a file's content says; None where it is no JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def write_json(path: Path, content: Any) -> None:
+    files.write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def check_list(path: Path | None, is_such: Callable[[Any], bool], overwrite: bool) -> None:
+    """Refuses a file that can't be written, or that holds something else than a list for programs like this one."""
+    if path is not None:
+        files.check_writable(path)
+        otherwise = "something else than such a list"
+        files.check_replaceable(path, lambda there: is_such(read_json(there)), overwrite, otherwise)
 
 
 def write_table(path: Path, rows: Sequence[Row], overwrite: bool) -> None:

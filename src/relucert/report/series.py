@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import fmean
+from typing import TypeVar
 
 from relucert.report.reading import AnswerKind, Result
 from relucert.report.summary import fits
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 PROVEN = (AnswerKind.CERTIFIED, AnswerKind.EXACT)
 
@@ -106,6 +109,14 @@ class Sandwich:
         )
 
 
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items of each key, in the order that keys first appear."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
     """One series per method, in the order they first appear.
 
@@ -113,9 +124,7 @@ def series(results: Iterable[Result], rivals: int | None) -> list[Series]:
         rivals: How many answers a method gives per image in a finished run; None: as many as any image has. An image
             with fewer answers is left out, since nothing is known about its other rivals.
     """
-    methods: dict[tuple[str, AnswerKind], list[Result]] = {}
-    for result in results:
-        methods.setdefault((result.name, result.kind), []).append(result)
+    methods = group_by(results, lambda result: (result.name, result.kind))
     return [_series(name, answer_kind, rows, rivals) for (name, answer_kind), rows in methods.items()]
 
 
@@ -131,10 +140,12 @@ def best_proven(questions: Iterable[Sandwich], rivals: int | None) -> Series | N
 
 def sandwiches(results: Iterable[Result], every_rival: bool) -> list[Sandwich]:
     """The answers grouped by image, or by image and rival, in this order."""
-    questions: dict[tuple[int, int | None], list[Result]] = {}
-    for result in results:
-        questions.setdefault((result.image, result.target if every_rival else None), []).append(result)
-    return [Sandwich(tuple(rows)) for _, rows in sorted(questions.items(), key=lambda item: _order(item[0]))]
+
+    def question(result: Result) -> tuple[int, int]:
+        return result.image, result.target if every_rival and result.target is not None else -1
+
+    questions = group_by(results, question)
+    return [Sandwich(tuple(questions[key])) for key in sorted(questions)]
 
 
 def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
@@ -158,8 +169,8 @@ def tightness(name: str, questions: Sequence[Sandwich]) -> float | None:
 
 
 def _series(name: str, answer_kind: AnswerKind, rows: list[Result], rivals: int | None) -> Series:
-    rows = sorted((row for row in rows if row.has_question), key=lambda row: row.image)
-    images = [list(group) for _, group in groupby(rows, key=lambda row: row.image)]
+    rows = [row for row in rows if row.has_question]
+    images = list(group_by(rows, lambda row: row.image).values())
     full = max(map(len, images), default=0) if rivals is None else rivals
     images = [image for image in images if len(image) >= full or image[0].target is None]  # no target: misclassified
     kept = [(image, radius) for image in images if (radius := _kept(answer_kind, image))]
@@ -188,7 +199,3 @@ def _kept(answer_kind: AnswerKind, rows: list[Result]) -> float | None:
         return min(math.inf if row.upper is None else row.upper for row in rows)
     lowers = [row.lower for row in rows]
     return None if None in lowers else min(lower for lower in lowers if lower is not None)
-
-
-def _order(key: tuple[int, int | None]) -> tuple[int, int]:
-    return key[0], -1 if key[1] is None else key[1]

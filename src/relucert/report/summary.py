@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Context
 from itertools import groupby
@@ -55,7 +55,7 @@ class Summary:
             return ()
         low, high = _quantile(radii, TAIL), _quantile(radii, 1 - TAIL)
         finest = 10.0 ** math.floor(math.log10(high)) / 100  # radii of three digits will do
-        step = _round_above(max(finest, (high - low) / GRID))
+        step = round_above(max(finest, (high - low) / GRID))
         first, last = (math.floor(end / step * ALMOST_ONE) for end in (low, high))
         return tuple(float(f"{step * count:.6g}") for count in range(max(1, first), last + 1))
 
@@ -108,13 +108,18 @@ def rounded_up(value: float, digits: int = 5) -> str:
     return _rounded(value, digits, ROUND_UP)
 
 
+def or_dash(write: Callable[[float], str], value: float | None) -> str:
+    """The value as it is written, or a dash where there is none."""
+    return "-" if value is None else write(value)
+
+
 def _rounded(value: float, digits: int, way: str) -> str:
     if math.isinf(value):
         return "inf"
     return f"{float(Context(prec=digits, rounding=way).create_decimal_from_float(value)):.{digits}g}"
 
 
-def _round_above(value: float) -> float:
+def round_above(value: float) -> float:
     """The least round number that is no smaller."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next(step for step in ROUND_STEPS if step * scale * ALMOST_ONE >= value) * scale

@@ -16,6 +16,7 @@ from relucert.report.series import PROVEN, Sandwich, Series, tightness
 from relucert.report.summary import rounded_down, rounded_up
 
 NONE = "\N{EN DASH}"
+REMARK = "remark"  # the title of a last column that a table may do without
 MANY = 15  # rows, beyond which a table scrolls in its window
 
 
@@ -36,10 +37,6 @@ class Cell:
     style: str | None = None
     key: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.style is None and self.value is not None:
-            object.__setattr__(self, "style", "number")
-
 
 def table(
     caption: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, sortable: bool = False,
@@ -47,8 +44,10 @@ def table(
 ) -> Markup:  # fmt: skip
     """A table whose rows have their header first; a button in its header sorts a column of numbers.
 
-    notes: One paragraph each, below the table.
+    A last column of remarks is left out where there are none. notes: One paragraph each, below the table.
     """
+    if headers[-1] == REMARK and not any(row[-1].shown for row in rows):
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
     numeric = {column for row in rows for column, cell in enumerate(row) if cell.value is not None}
     return render(
         "table.html", caption=caption, headers=headers, rows=rows, sortable=sortable, numeric=numeric, many=MANY,
@@ -61,17 +60,16 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
     shares = [None if curve.kind is AnswerKind.UPPER else tightness(curve.name, questions) for curve in curves]
     beside = len(curves) > 1 and any(share is not None for share in shares)
     rows = []
-    for number, (curve, share) in enumerate(zip(curves, shares, strict=True)):
-        compared = Cell(NONE) if share is None else Cell(f"{share:.1%}", share)
+    for index, (curve, share) in enumerate(zip(curves, shares, strict=True)):
         rows.append(
             [
-                Cell(curve.name, key=charts.style(number, curve.kind)),
+                Cell(curve.name, key=charts.style(index, curve.kind)),
                 Cell(MEANING[curve.kind], note=curve.remark),
                 Cell(f"{len(curve.finite)} of {curve.images}", len(curve.finite)),
                 bound(curve.kind, curve.mean),
                 bound(curve.kind, curve.median),
-                *([compared] if beside else []),
-                Cell(f"{curve.seconds:.3g}", curve.seconds),
+                *([number(share, "{:.1%}")] if beside else []),
+                number(curve.seconds, "{:.3g}"),
             ]
         )
     reached = "nearest example" if any(question.upper is not None for question in questions) else "best proven bound"
@@ -86,39 +84,39 @@ def methods(curves: Sequence[Series], questions: Sequence[Sandwich], every_rival
 def sandwich(questions: Sequence[Sandwich], top: float, every_rival: bool) -> Markup:
     """One row per question: the largest proven bound, the exact distance, the nearest adversarial example."""
     kinds = {result.kind for question in questions for result in question.results}
-    columns: list[tuple[str, Callable[[Sandwich], Cell]]] = [
-        ("image", lambda question: Cell(question.results[0].image, question.results[0].image)),
-        ("label", lambda question: Cell(question.results[0].label, question.results[0].label)),
+    attacked = bool(kinds & {AnswerKind.UPPER, AnswerKind.EXACT})
+    gaps = any(question.gap is not None for question in questions)
+    columns: list[tuple[str, bool, Callable[[Sandwich], Cell]]] = [  # with whether there is anything in them
+        ("image", True, lambda question: number(question.results[0].image)),
+        ("label", True, lambda question: number(question.results[0].label)),
+        ("rival", every_rival, lambda question: number(question.results[0].target)),
+        ("from 0", True, lambda question: Cell(charts.bar(question, top))),
+        ("proven", bool(kinds & set(PROVEN)), lambda question: _end(AnswerKind.CERTIFIED, question.lower)),
+        ("exact", AnswerKind.EXACT in kinds, lambda question: ends(question.exact)),
+        ("nearest example", attacked, lambda question: _end(AnswerKind.UPPER, question.upper)),
+        ("rounding ignored", AnswerKind.UNPROVEN in kinds, lambda question: _guess(question, AnswerKind.UNPROVEN)),
+        ("estimate", AnswerKind.ESTIMATE in kinds, lambda question: _guess(question, AnswerKind.ESTIMATE)),
+        ("gap", gaps, lambda question: number(question.gap, "{:.3g}\N{MULTIPLICATION SIGN}")),
+        (REMARK, True, _remark),
     ]
-    if every_rival:
-        columns.append(("rival", lambda question: _rival(question.results[0].target)))
-    columns.append(("from 0", lambda question: Cell(charts.bar(question, top))))
-    if kinds & set(PROVEN):
-        columns.append(("proven", lambda question: _end(AnswerKind.CERTIFIED, question.lower)))
-    if AnswerKind.EXACT in kinds:
-        columns.append(("exact", lambda question: ends(question.exact)))
-    if kinds & {AnswerKind.UPPER, AnswerKind.EXACT}:
-        columns.append(("nearest example", lambda question: _end(AnswerKind.UPPER, question.upper)))
-    if AnswerKind.UNPROVEN in kinds:
-        columns.append(("rounding ignored", lambda question: _guess(question, AnswerKind.UNPROVEN)))
-    if AnswerKind.ESTIMATE in kinds:
-        columns.append(("estimate", lambda question: _guess(question, AnswerKind.ESTIMATE)))
-    if any(question.gap is not None for question in questions):
-        columns.append(("gap", lambda question: _gap(question.gap)))
-    if any(result.reason for question in questions for result in question.results):
-        columns.append(("remark", _remark))
-    rows = [[cell(question) for _, cell in columns] for question in questions]
-    return table("Every image", [name for name, _ in columns], rows, sortable=True)
+    shown = [(title, cell) for title, present, cell in columns if present]
+    rows = [[cell(question) for _, cell in shown] for question in questions]
+    return table("Every image", [title for title, _ in shown], rows, sortable=True)
 
 
 def neurons(name: str, layers: Sequence[Sequence[float]], answers: int) -> Markup:
     """One row per layer of ReLUs: its neurons' mean counts over the answers; layers: (layers, statuses)."""
     rows = [
-        [Cell(number), Cell(charts.stack(counts)), *(Cell(f"{count:.1f}", count) for count in counts)]
-        for number, counts in enumerate(layers, start=1)
+        [Cell(layer), Cell(charts.stack(counts)), *(number(count, "{:.1f}") for count in counts)]
+        for layer, counts in enumerate(layers, start=1)
     ]
     caption = f"{name}: neurons at the certified radius, mean over {counted(answers, 'answer')}"
     return table(caption, ("layer", "shares", *NEURON_STATES), rows)
+
+
+def number(value: float | None, pattern: str = "{}", note: str | None = None) -> Cell:
+    """A number that rows can be sorted by, written as the pattern says."""
+    return Cell(NONE if value is None else pattern.format(value), value, note)
 
 
 def bound(answer_kind: AnswerKind, value: float | None, note: str | None = None) -> Cell:
@@ -135,14 +133,6 @@ def _end(answer_kind: AnswerKind, result: Result | None) -> Cell:
     if result is None:
         return Cell(NONE)
     return bound(answer_kind, result.upper if answer_kind is AnswerKind.UPPER else result.lower, result.name)
-
-
-def _rival(target: int | None) -> Cell:
-    return Cell(NONE) if target is None else Cell(target, target)
-
-
-def _gap(gap: float | None) -> Cell:
-    return Cell(NONE) if gap is None else Cell(f"{gap:.3g}\N{MULTIPLICATION SIGN}", gap)
 
 
 def _remark(question: Sandwich) -> Cell:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING
 
-from relucert.report.answer_list import Tabular
+from relucert.answers.verdicts import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict
+from relucert.report.answer_list import TabularList
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-from relucert.answers.verdicts import HOLDS, UNKNOWN, VIOLATED, RobustnessVerdict
+
+OUTCOMES = ("robust", "violated", "misclassified", "unknown")  # of a plot
+WIDTH = 0.8  # that the bars of one outcome share
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,8 @@ class RobustnessSummary:
         )
 
 
-class Verdicts(Tabular, list[RobustnessVerdict]):
+class Verdicts(TabularList[RobustnessVerdict]):
     """The verdicts of `relucert.robust_at`, in the images' order; notebooks show them as a table."""
-
-    @overload
-    def __getitem__(self, index: SupportsIndex, /) -> RobustnessVerdict: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> Verdicts: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> RobustnessVerdict | Verdicts:
-        return Verdicts(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def summary(self) -> RobustnessSummary:
         """The counts: clean, robust, violated, misclassified and unknown."""
@@ -57,21 +53,32 @@ class Verdicts(Tabular, list[RobustnessVerdict]):
         wrong = sum(verdict.status == VIOLATED and not verdict.clean for verdict in self)
         return RobustnessSummary(len(self), clean, counts[HOLDS], counts[VIOLATED] - wrong, wrong, counts[UNKNOWN])
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row of plain values per verdict."""
-        return [verdict.to_json() for verdict in self]
-
     def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
         """Draws how many verdicts are robust, violated, misclassified and unknown, into `ax` or a new figure.
 
         Several may share axes: their bars stand side by side, told apart by the labels given, or by the radius.
         """
-        from relucert.report import verdict_bars  # matplotlib takes a second to import
+        from matplotlib.container import BarContainer  # matplotlib takes a second to import
+        from matplotlib.ticker import MaxNLocator
 
-        summary = self.summary()
-        counts = {name: getattr(summary, name) for name in ("robust", "violated", "misclassified", "unknown")}
+        from relucert.report.accuracy import new_axes
+
+        summary, axes = self.summary(), new_axes() if ax is None else ax
         radii = dict.fromkeys(f"radius {verdict.radius:g}" for verdict in self)
-        return verdict_bars.plot(counts, ax, ", ".join(radii) if label is None else label)
+        counts = [getattr(summary, name) for name in OUTCOMES]
+        axes.bar(range(len(counts)), counts, label=", ".join(radii) if label is None else label)
+        groups = [group for group in axes.containers if isinstance(group, BarContainer)]
+        width = WIDTH / len(groups)
+        for number, group in enumerate(groups):
+            for position, bar in enumerate(group.patches):
+                bar.set_width(width)
+                bar.set_x(position - WIDTH / 2 + number * width)
+        axes.set_xticks(range(len(counts)), OUTCOMES)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel("verdicts")
+        axes.autoscale_view()
+        axes.legend(frameon=False)
+        return axes
 
     def _repr_html_(self) -> str:
         from relucert.report import notebook

@@ -1,18 +1,25 @@
-"""What `relucert verify --json` records: verdicts about a property, about a list of them, or about images."""
+"""Verdicts about a property, a list of them, or images: as `relucert verify --json` records them, and on a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
+from markupsafe import Markup
+
+from relucert.common.words import counted
+from relucert.report import charts, tables
 from relucert.report.domain import in_words, read_domain
 from relucert.report.fields import finite, norm, number, optional, text, whole
-from relucert.report.reading import Recorded, inference_of, read_rows
+from relucert.report.markup import render
+from relucert.report.reading import REAL, Recorded, inference_of, read_rows
 from relucert.report.sections import NORMS
+from relucert.report.tables import NONE, Cell
 
-STATUSES = ("holds", "violated", "unknown")
+STATUSES = {"holds": "proven to hold", "violated": "violated, with a witness", "unknown": "unknown"}
 RESULTS = {"unsat": "holds", "sat": "violated"}  # the competition's words; all others are unknown
 
 
@@ -61,20 +68,21 @@ class VerdictRun(Recorded):
 
 def verdict_run_of(record: Mapping[str, Any], path: Path) -> VerdictRun:
     """The run that a record of `relucert verify` from this file tells of; raises LoadError with one line."""
-    head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, record))
-    network = _name(head, "network") if "image" in record["results"][0] else None
+    recorded = Recorded(record, path.name)
+    head, verdicts = read_rows(record, path, "result", lambda row: _verdict(row, recorded))
+    network = _name(recorded, "network") if "image" in record["results"][0] else None
     titles = ("network", "property") if network is None else ("image", "label", "rival")
     return VerdictRun(head, path.name, verdicts, network, titles)
 
 
-def _verdict(row: Mapping[str, Any], head: Mapping[str, Any]) -> RecordedVerdict:
+def _verdict(row: Mapping[str, Any], recorded: Recorded) -> RecordedVerdict:
     status = RESULTS.get(text(row, "result"), "unknown") if "result" in row else text(row, "status")
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
     return RecordedVerdict(
-        question=_question(row, head),
+        question=_question(row, recorded),
         failed=row.get("failed") is True,
-        about=_image(row) if "image" in row else _property(row, head),
+        about=_image(row) if "image" in row else _property(row, recorded),
         status=status,
         seconds=finite(row, "seconds"),
         nodes=whole(row, "nodes"),
@@ -91,20 +99,19 @@ def _image(row: Mapping[str, Any]) -> tuple[str | int, ...]:
     return whole(row, "image"), whole(row, "label"), rival
 
 
-def _property(row: Mapping[str, Any], head: Mapping[str, Any]) -> tuple[str | int, ...]:
+def _property(row: Mapping[str, Any], recorded: Recorded) -> tuple[str | int, ...]:
     """The files' names: of an instance its own, of a single property those that the head tells."""
     if "onnx" in row:
         return Path(text(row, "onnx")).name, Path(text(row, "vnnlib")).name
-    return Path(_name(head, "network") or "").name, Path(_name(head, "query") or "").name
+    return Path(_name(recorded, "network") or "").name, Path(_name(recorded, "query") or "").name
 
 
-def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+def _question(row: Mapping[str, Any], recorded: Recorded) -> str:
     if "image" not in row:
-        return f"properties of {_name(head, 'instances') or _name(head, 'network')}"
-    radius, measured, options = number(row, "radius"), norm(row), head.get("options")
+        return f"properties of {_name(recorded, 'instances') or _name(recorded, 'network')}"
+    radius, measured, target = number(row, "radius"), norm(row), recorded.options.get("target")
     if radius is None:
         raise ValueError("it has no radius")
-    target = options.get("target") if isinstance(options, dict) else None
     words = [
         f"within {radius!r}, p = {NORMS.get(measured, measured)}",
         in_words([read_domain(row)]),
@@ -114,8 +121,72 @@ def _question(row: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _name(head: Mapping[str, Any], key: str) -> str | None:
+def _name(recorded: Recorded, key: str) -> str | None:
     """The name of a network, a list or a property, as the head has it."""
-    described = head.get(key)
-    name = described.get("name") if isinstance(described, dict) else None
+    name = recorded.said(key).get("name")
     return name if isinstance(name, str) else None
+
+
+def verdict_section(run: VerdictRun) -> Markup:
+    """Everything about the verdicts of one run."""
+    verdicts = run.verdicts
+    times = {status: [verdict.seconds for verdict in _of(verdicts, status)] for status in ("holds", "violated")}
+    return render(
+        "verdicts.html",
+        question=run.question if run.network is None else f"{run.network} {run.question}",
+        complete=run.complete,
+        inferences=dict.fromkeys(verdict.inference for verdict in verdicts if verdict.inference != REAL),
+        failures=_failures(verdicts),
+        tiles=[(f"{len(_of(verdicts, status))} of {len(verdicts)}", meaning) for status, meaning in STATUSES.items()],
+        chart=charts.decided(times, len(verdicts)) if any(times.values()) else None,
+        keys=[
+            (charts.colour(index), STATUSES[status]) for index, (status, seconds) in enumerate(times.items()) if seconds
+        ],
+        kinds=_by_status(verdicts),
+        each=_each(run),
+    )
+
+
+def _of(verdicts: Sequence[RecordedVerdict], status: str) -> list[RecordedVerdict]:
+    return [verdict for verdict in verdicts if verdict.status == status]
+
+
+def _failures(verdicts: Sequence[RecordedVerdict]) -> str | None:
+    """How many verdicts errors inside methods spoilt, and what the first error says; None without any."""
+    remarks = [verdict.remark or "" for verdict in verdicts if verdict.failed]
+    return f"{counted(len(remarks), 'verdict')} failed inside their method, for one: {remarks[0]}" if remarks else None
+
+
+def _by_status(verdicts: Sequence[RecordedVerdict]) -> Markup:
+    """A table with one row per status and method: how many verdicts they have, and how long these took."""
+    rows = []
+    for index, (status, meaning) in enumerate(STATUSES.items()):
+        for method in dict.fromkeys(verdict.method for verdict in _of(verdicts, status)):
+            seconds = [verdict.seconds for verdict in _of(verdicts, status) if verdict.method == method]
+            rows.append(
+                [
+                    Cell(meaning, key=charts.colour(index)),
+                    Cell(method or NONE),
+                    tables.number(len(seconds)),
+                    *(tables.number(time, "{:.3g}") for time in (fmean(seconds), median(seconds), max(seconds))),
+                ]
+            )
+    headers = ("verdict", "by", "questions", "mean seconds", "median", "most")
+    return tables.table("What decided, and how long it took", headers, rows, sortable=True)
+
+
+def _each(run: VerdictRun) -> Markup:
+    """A table with one row per question."""
+    rows = [
+        [
+            *(Cell(word, word if isinstance(word, int) else None) for word in verdict.about),
+            Cell(verdict.status),
+            Cell(verdict.method or NONE),
+            tables.number(verdict.seconds, "{:.3g}"),
+            tables.number(verdict.nodes, "{:,}"),
+            Cell(verdict.remark or "", style="remark"),
+        ]
+        for verdict in run.verdicts
+    ]
+    headers = (*run.titles, "verdict", "by", "seconds", "nodes", tables.REMARK)
+    return tables.table("Every question", headers, rows, sortable=True)

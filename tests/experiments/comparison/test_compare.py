@@ -19,9 +19,8 @@ import relucert
 from relucert.answers.certificates import Answer
 from relucert.arithmetic.norm import Norm
 from relucert.errors import InputError
-from relucert.experiments.comparison.compare import ComparisonRun
+from relucert.experiments.comparison.compare import ComparisonRun, neurons
 from relucert.experiments.comparison.methods import Contender, Entry, Setting, find_contenders
-from relucert.experiments.comparison.rows import neurons
 from relucert.inputs.loading.runtime import Loaded
 from relucert.methods.table import METHODS
 from relucert.query.targets import TARGETS

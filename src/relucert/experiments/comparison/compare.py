@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from relucert.answers.certificates import Answer
+from relucert.api.bounds import bounds
 from relucert.arithmetic.box import check_inside
 from relucert.arithmetic.norm import Norm, NormLike
 from relucert.arithmetic.property import Property
-from relucert.arithmetic.region import RegionShape
+from relucert.arithmetic.region import Region, RegionShape
 from relucert.common.checks import checked_path, parse_memory
 from relucert.common.listening import listening
 from relucert.common.names import INFERENCES, ContenderName, InferenceName
@@ -31,13 +32,16 @@ from relucert.experiments.comparison.methods import CONTENDERS, Contender, Entry
 from relucert.experiments.comparison.order import AnswerRecord
 from relucert.inputs.loading.runtime import Loaded
 from relucert.inputs.storage.store import Anew, Section, Store, open_store
-from relucert.network import find_inference
+from relucert.network import Network, find_inference
 from relucert.query.plausible import unwarned
 from relucert.query.questions import check_stated, pose, prepare
 from relucert.query.targets import parse_target
 from relucert.query.types import BoxLike, ImagesLike, LabelsLike, NetworkLike, ScaleLike, TargetLike
+from relucert.report import pictures
 from relucert.report.answer_list import Presentable
 from relucert.report.reading import AnswerKind
+
+FAR = 1e12  # the radius of bounds where a certified radius is infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,3 +331,26 @@ class ComparisonRun:
         with unwarned():
             answers = contender.ask(self.loaded, self.images[:count], labels, setting)
         yield from answers
+
+
+def row(entry: Entry, network: Network, images: Tensor) -> dict[str, Any]:
+    """An answer for the record, with the neurons' states or a picture of the adversarial example.
+
+    images: (batch, size), the images of all questions.
+    """
+    record, answer = entry.to_json(), entry.answer
+    if entry.method == "fast-lin" and entry.lower:
+        record["neurons"] = neurons(network, images[answer.image], entry.lower, answer)
+    return record | pictures.answer_row(network, images, answer) if entry.kind is AnswerKind.UPPER else record
+
+
+def neurons(network: Network, image: Tensor, radius: float, answer: Any) -> list[dict[str, int]]:
+    """How many neurons of each ReLU layer Fast-Lin finds inactive, unstable and active within the radius."""
+    region = Region.around(image[None], min(radius, FAR), answer.norm, answer.box, answer.input_scale)
+    intervals = bounds(network, region, arithmetic="float", inference=answer.inference)
+    states = []
+    for interval in intervals[: len(network.preactivations)]:
+        inactive = int((interval.upper <= 0).sum())
+        active = int(((interval.lower >= 0) & (interval.upper > 0)).sum())
+        states.append({"dead": inactive, "undecided": interval.lower.numel() - inactive - active, "active": active})
+    return states

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, TypeVar
 
 from typing_extensions import Self
+
+from relucert.common.closing import Closing
 
 POLL = 0.1  # seconds between looks: on some systems an interruption waits for the next one
 AGAIN = 1.0  # seconds after which a thread is told to stop once more, should a solver have swallowed it
@@ -26,7 +27,7 @@ class OutOfTime(BaseException):  # as KeyboardInterrupt: whoever catches Excepti
     """The time is up."""
 
 
-class Worker:
+class Worker(Closing):
     """A thread that takes calls, one after the other; a context manager, which stops it at the end.
 
     A call that is given up has OutOfTime raised in it, at the interpreter's next step. Should it be in a long step of
@@ -61,9 +62,7 @@ class Worker:
                 raise error
             return result  # type: ignore[no-any-return]
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._calls.put(None)
         if self._busy:
             threading.Thread(target=self._stop, name="relucert-stopper", daemon=True).start()

@@ -140,18 +140,12 @@ def _certified(
     return certify_each(
         network, images, labels, method=method, **setting.question(), **setting.resources(), memory=setting.memory,
         time_limit=setting.budget if _has_programs(method) else None,
-    )  # fmt: skip
-
-
-def _best(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
-    return certify_each(
-        network, images, labels, method=BEST, **setting.question(), **setting.resources(), memory=setting.memory,
-        budget=SOFT * setting.budget,
+        budget=SOFT * setting.budget if method == BEST else None,
     )  # fmt: skip
 
 
 def _has_programs(method: str) -> bool:
-    return isinstance(find_method(method), ProgramMethod)
+    return method != BEST and isinstance(find_method(method), ProgramMethod)
 
 
 def _exact(network: NetworkLike, images: Tensor, labels: Tensor | None, setting: Setting) -> Iterator[Answer]:
@@ -183,7 +177,7 @@ CONTENDERS = {
             Contender(name, AnswerKind.CERTIFIED, partial(_certified, name), timed=_has_programs(name))
             for name in METHODS
         ),
-        Contender(BEST, AnswerKind.CERTIFIED, _best, timed=True, patient=True, composed=True),
+        Contender(BEST, AnswerKind.CERTIFIED, partial(_certified, BEST), timed=True, patient=True, composed=True),
         Contender("exact", AnswerKind.EXACT, _exact, timed=True, patient=True),
         Contender("clever", AnswerKind.ESTIMATE, _clever),
         Contender("attack", AnswerKind.UPPER, _attack, timed=True, patient=True),

@@ -25,13 +25,13 @@ class Ranking:
 
     method: str
     kind: AnswerKind
-    count: int
-    mean: float | None
-    to_best: float | None
-    to_witness: float | None
-    seconds: float | None
-    closed: int | None
-    fitted: int | None
+    count: int = 0
+    mean: float | None = None
+    to_best: float | None = None
+    to_witness: float | None = None
+    seconds: float | None = None
+    closed: int | None = None
+    fitted: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _least(numbers: list[float | None], rivals: int) -> float | None:
 
 def _ranking(name: str, images: list[_ImageFigure]) -> Ranking:
     kind = images[0].entries[0].kind
-    ranked = [(image, image.figure) for image in images if image.figure and not _is_unreachable(image)]
+    unreachable = math.inf if kind is AnswerKind.EXACT else None  # no rival can be reached: no distance to count
+    ranked = [(image, image.figure) for image in images if image.figure and image.figure != unreachable]
     spent = (sum(entry.answer.seconds for entry in image.entries) for image in images)
     return Ranking(
         method=name,
@@ -95,11 +96,6 @@ def _ranking(name: str, images: list[_ImageFigure]) -> Ranking:
         closed=sum(image.all_are("closed") for image, _ in ranked) if kind is AnswerKind.EXACT else None,
         fitted=sum(image.all_are("fitted") for image, _ in ranked) if kind is AnswerKind.ESTIMATE else None,
     )
-
-
-def _is_unreachable(image: _ImageFigure) -> bool:
-    """Whether exact proves that no rival can be reached: then there is no distance to count."""
-    return image.entries[0].kind is AnswerKind.EXACT and image.figure == math.inf
 
 
 def _mean(numbers: Iterable[float]) -> float | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -45,11 +45,7 @@ class Omitted:
     error: str | None = None
     slow: bool = False
     alone: bool = False
-
-    @property
-    def failed(self) -> bool:
-        """True: a store does not keep it."""
-        return True
+    failed: ClassVar[bool] = True  # a store does not keep it
 
     def to_json(self) -> dict[str, Any]:
         return {"reason": self.reason, "failed": True}

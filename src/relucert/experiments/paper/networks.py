@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from torch import Tensor
 
 from relucert.errors import InputError, LoadError
 from relucert.experiments.paper.published import is_authors
-from relucert.inputs.loading import load
+from relucert.inputs.loading import load, zoo
 from relucert.inputs.loading.paths import one_line
 from relucert.network import Layer, Linear, Network, Node, Relu
 
+BROKEN = (OSError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError, BadZipFile, zlib.error)
 SETS = {"784": "mnist", "3072": "cifar"}  # the data sets of the tables, by the number of their pixels
 
 
@@ -41,10 +43,6 @@ class Subject:
         checksum = digest(network)
         return cls(name, network, checksum, is_authors(name, checksum))
 
-    @property
-    def label(self) -> str:
-        return f"{self.name} (the authors')" if self.authors else self.name
-
 
 def from_file(path: Path) -> Subject:
     """A network from an .onnx or .safetensors file, or an .npz file with W1, b1, W2, b2 and so on, by its size."""
@@ -53,6 +51,25 @@ def from_file(path: Path) -> Subject:
     if len(set(sizes[1:-1])) != 1 or sizes[-1] != "10":
         raise InputError(f"{path} is a network {network.describe()}; the tables' have layers of one width, 10 classes")
     return Subject.of(f"{SETS.get(sizes[0], sizes[0])}-{len(sizes) - 1}x{sizes[1]}", network)
+
+
+def find_subjects(paths: Sequence[Path], listed: Sequence[str]) -> tuple[dict[str, Subject], dict[str, str]]:
+    """The networks that a table lists, by their names there, from files or from the zoo, and why some are missing."""
+    names = list(dict.fromkeys(listed))
+    subjects: dict[str, Subject] = {}
+    missing: dict[str, str] = {}
+    for path in paths:
+        subject = from_file(path)
+        if subject.name not in names:
+            raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")
+        subjects[subject.name] = subject
+    for name in names:
+        if name not in subjects:
+            try:
+                subjects[name] = Subject.of(name, zoo.load(name))
+            except LoadError as error:
+                missing[name] = str(error)
+    return subjects, missing
 
 
 def digest(network: Network) -> str:
@@ -70,16 +87,7 @@ def _from_arrays(path: Path) -> Network:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name]) for name in file.files}
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        NotImplementedError,
-        BadZipFile,
-        zlib.error,
-    ) as error:
+    except BROKEN as error:
         raise LoadError(f"{path} can't be read as an .npz file of weights: {one_line(error)}") from error
     count = len(arrays) // 2
     names = [f"{letter}{layer}" for layer in range(1, count + 1) for letter in "Wb"]
@@ -92,9 +100,3 @@ def _from_arrays(path: Path) -> Network:
         operations += [Linear(torch.from_numpy(arrays[f"W{layer}"]), torch.from_numpy(arrays[f"b{layer}"])), Relu()]
     nodes = tuple(Node(operation, (value,)) for value, operation in enumerate(operations[:-1]))
     return Network((arrays["W1"].shape[1],), nodes, path.stem)
-
-
-def check_listed(subject: Subject, names: list[str], path: Path) -> None:
-    """Raises InputError for a network that is not in the table."""
-    if subject.name not in names:
-        raise InputError(f"{path} is a network {subject.name}; the table has {', '.join(names)}")

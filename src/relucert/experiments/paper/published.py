@@ -41,7 +41,8 @@ def lines(
 ) -> list[PublishedLine]:
     """The lines of a table, or those of some networks, norms and targets."""
     table_lines = [PublishedLine(**row) for row in _content()[table]]
-    for name, wanted in (("network", networks), ("norm", norms), ("target", targets)):
+    chosen = {"network": networks, "norm": norms, "target": targets}
+    for name, wanted in chosen.items():
         present = list(dict.fromkeys(getattr(line, name) for line in table_lines))
         for value in wanted or ():
             if value not in present:
@@ -49,10 +50,7 @@ def lines(
     return [
         line
         for line in table_lines
-        if all(
-            wanted is None or value in wanted
-            for value, wanted in ((line.network, networks), (line.norm, norms), (line.target, targets))
-        )
+        if all(wanted is None or getattr(line, name) in wanted for name, wanted in chosen.items())
     ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from relucert.answers.certificates import Answer
+from relucert.common.valid import valid_inputs
 from relucert.data import Dataset
 from relucert.errors import ContradictionError
 from relucert.execution.execution import Execution
@@ -21,19 +21,10 @@ from relucert.inputs.storage.store import Section, Store
 from relucert.network import find_inference
 from relucert.query.questions import pose
 from relucert.query.types import BoxLike
+from relucert.report.paper_table import TableCell
 from relucert.report.reading import AnswerKind
 
 PIXELS = (-0.5, 0.5)  # the paper's valid inputs of attacks, exact answers and CLEVER
-
-
-@dataclass(frozen=True)
-class LineResult:
-    """A line of the table, computed anew: the ranking of each method, by its name."""
-
-    line: PublishedLine
-    label: str
-    authors: bool
-    rankings: dict[str, Ranking]
 
 
 class Rerun:
@@ -93,24 +84,48 @@ class Rerun:
         """The methods that were left out, and why."""
         return self.job.skipped
 
-    @property
-    def methods(self) -> list[str]:
-        return [contender.name for contender in self.contenders]
-
-    def results(self) -> list[LineResult]:
-        """The lines of the table, computed from the answers so far."""
-        results = []
+    def cells(self) -> list[TableCell]:
+        """One cell per line of the table and method, computed from the answers so far."""
+        cells = []
         for line, record in zip(self.lines, self._answer_records, strict=True):
-            subject = self.subjects[line.network]
             by_method = {ranking.method: ranking for ranking in rankings(record.entries)}
-            results.append(LineResult(line, subject.label, subject.authors, by_method))
-        return results
+            for contender in self.contenders:
+                name = contender.name
+                ranking = by_method.get(name, Ranking(name, contender.kind))
+                bound = line.sound(name) and contender.kind is not AnswerKind.ESTIMATE
+                cells.append(
+                    TableCell(
+                        network=line.network,
+                        same_network=self.subjects[line.network].authors,
+                        norm=line.norm,
+                        target=line.target,
+                        valid_inputs=valid_inputs(self.box(contender)),
+                        method=name,
+                        kind=contender.kind,
+                        inference=self.setting.inference,
+                        images=ranking.count,
+                        mean=ranking.mean,
+                        seconds=ranking.seconds,
+                        closed=ranking.closed,
+                        published=line.radii.get(name),
+                        published_is_a_bound=bound if name in line.radii else None,
+                        published_seconds=line.seconds.get(name),
+                    )
+                )
+        return cells
 
     def box(self, contender: Contender) -> BoxLike | None:
         """The valid inputs of a method's questions."""
         if not self.protocol:
             return self.setting.box
         return None if contender.kind is AnswerKind.CERTIFIED else PIXELS
+
+    @property
+    def valid(self) -> str:
+        """The valid inputs, in words."""
+        if self.protocol:
+            return f"as in the paper: {valid_inputs(None)} for certificates, {valid_inputs(PIXELS)} for all else"
+        return valid_inputs(self.setting.box)
 
     def _questions(self) -> list[TableQuestion]:
         """Every method's question about every image that is classified rightly."""
