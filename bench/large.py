@@ -70,8 +70,10 @@ def main() -> None:
     )
     every, endless = torch.arange(count), torch.full_like(rows.solver.bounds, torch.inf)
     tell("composed", rows.solver.start())
-    tell("composed, climbed", rows.solver.ascend(every, endless))
-    tell("layered", rows.solver.ascend_layered(every, endless))
+    rows.solver.ascend(every, endless)
+    tell("composed, climbed", rows.solver.bounds)
+    rows.solver.ascend_layered(every, endless)
+    tell("layered", rows.solver.bounds)
     tell("proven", rows.prove())
 
 

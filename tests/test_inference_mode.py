@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 import relucert
 from relucert.experiments.comparison.order import STRONGER
-from relucert.methods.solvers import ascent, proposer
+from relucert.methods.solvers import proposer
 from relucert.methods.table import METHODS
 from tests.nets import centres, mlp
 
@@ -47,7 +48,7 @@ def test_the_caller_s_mode_changes_nothing(what: str) -> None:
 def test_ascent_proves_every_layer(norm: str, box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What programs are on wide networks: the search of LP-Full starts from that of LP, which starts from Fast-Lin."""
     monkeypatch.setattr(proposer, "SOLVABLE", -1)
-    monkeypatch.setattr(ascent, "STEPS", 8)
+    monkeypatch.setattr(proposer, "EFFORT", replace(proposer.EFFORT, steps=8, decay=0.01 ** (1 / 9)))
     network = mlp(6, 12, 10, 4, seed=9)
     question: dict[str, Any] = {"norm": norm, "box": box, "tolerance": 3e-2}
     columns = [relucert.certify(network, centres(network, 1), method=method, **question) for method in STRONGER[0]]

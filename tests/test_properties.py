@@ -216,7 +216,9 @@ def test_one_end_is_enough() -> None:
 def test_queries_about_outputs() -> None:
     inside = Query.outputs_within(-1, 1, box=([0, 0, 0], [1, 1, 1]))
     assert (inside.inputs, inside.outputs, len(inside.violations)) == (3, 1, 2)
-    assert all(violation.strict for violation in inside.violations)  # the ends themselves are allowed
+    assert all(
+        constraint.strict for each in inside.violations for constraint in each.constraints
+    )  # the ends themselves are allowed
     cut = Query.outputs_within(-1, 1, around=[0, 0.5, 1], radius=0.25, box=(0, 1))
     assert [float(end) for end in cut.violations[0].low] == [0, 0.25, 0.75]
     assert [float(end) for end in cut.violations[0].high] == [0.25, 0.75, 1]

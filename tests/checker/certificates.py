@@ -33,7 +33,7 @@ from tests.checker.test_certificate_proofs import REGIONS
 from tests.nets import NETWORKS, centres
 
 Kind = Literal["composed", "layered", "joint", "tightened"]
-EFFORT = solve.CertificateEffort(shared=10, own=40, again=20)
+EFFORT = {"STEPS": 10, "STEPS_OWN": 40, "STEPS_AGAIN": 20}  # of the ascents
 RADII = [0.7**power for power in range(2, 16)]  # that are tried
 GAIN = 1.2  # on the radius of CROWN: what these certificates hardly ever reach
 
@@ -78,13 +78,14 @@ def _evidence(problem: Problem, kind: Kind) -> Evidence | None:
     method = METHODS["sdp"]()
     bounds = method.hidden(problem.exact, problem.region, RIGOROUS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "EFFORT", EFFORT)
+        for name, steps in EFFORT.items():
+            patch.setattr(solve, name, steps)
         rows = RegionRows.of(problem.exact, problem.region, problem.prop, bounds)
         if not rows.relaxed or not bool((rows.heights > 0).all()):
             return None
         if kind == "tightened":
-            patch.setattr(intervals, "STEPS", EFFORT.again)
-            patch.setattr(intervals, "STEPS_OWN", EFFORT.again)
+            patch.setattr(intervals, "STEPS", EFFORT["STEPS_AGAIN"])
+            patch.setattr(intervals, "STEPS_OWN", EFFORT["STEPS_AGAIN"])
             rows = rows.tightened(bounds, {})
             if rows.tight is None or not rows.tight.proofs or not rows.relaxed:
                 return None

@@ -26,7 +26,7 @@ from tests.nets import chain
 from tests.smooth import SMOOTH
 
 IMAGE = torch.randn(1, 6, generator=torch.Generator().manual_seed(1))
-EFFORT = solve.CertificateEffort(shared=20, own=60, again=20)
+EFFORT = {"STEPS": 20, "STEPS_OWN": 60, "STEPS_AGAIN": 20}  # of the ascents
 CASES = {
     "sigmoid": ("sigmoid", "2", "real"),
     "gelu": ("gelu", "inf", "real"),
@@ -50,7 +50,8 @@ def stored(name: str) -> str:
     _, norm, inference = CASES[name]
     options: dict[str, Any] = {"norm": norm, "inference": inference, "tolerance": 0.02, "target": "runner-up"}
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "EFFORT", EFFORT)
+        for constant, steps in EFFORT.items():
+            patch.setattr(solve, constant, steps)
         patch.setattr(QuadraticMethod, "resolution", 0.05)
         (answer,) = relucert.certify(network_of(name), IMAGE, method="sdp", proofs=folder, **options)
         assert answer.due_to == "sdp"
