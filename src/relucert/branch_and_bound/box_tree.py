@@ -9,14 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import Region
 from relucert.bounding.fused import Fused, fuse
 from relucert.branch_and_bound.boxes import BoxVisitor, surrounding
 from relucert.branch_and_bound.cut_record import ELSEWHERE, CutTree
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.quadratic_boxes import QuadraticVisitor
-from relucert.branch_and_bound.subtrees import Ended, Prover
+from relucert.branch_and_bound.subtrees import Prover
 from relucert.query.problem import Problem
 
 STAGE = "cuts"
@@ -68,10 +67,9 @@ class BoxProver(Prover):
         self.tree = BoxTree(self.problem, self.record is not None)
         self.visitor = self.tree.visitor_with(self.violates, self.record)
 
-    def _prove(self) -> None:
+    def _prove(self) -> bool:
         self.waiting = Pool(self.visitor.root())
-        if not self._searched(self.tree, self.visitor, self.waiting, self.ends):
-            raise Ended(LATE)
+        return self._searched(self.tree, self.visitor, self.waiting, self.ends)
 
     def _open_rows(self) -> int:
         rows = torch.cat([boxes.open for boxes in self.waiting.in_memory] or [torch.zeros(0, 1)]).any(0)

@@ -7,27 +7,31 @@ back-substitution in float64 that bounds its rounding.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from relucert.answers.verdicts import LATE
 from relucert.arithmetic.region import SET_BACK
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.interval import Interval
+from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
+from relucert.branch_and_bound.root import cheap_bounds
 from relucert.branch_and_bound.subtrees import Ended, Prover, Visitor, try_points
+from relucert.common.deadline import within
 from relucert.query.problem import Problem
 
-PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers
+PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers, where time allows so many steps
+HIDDEN_SHARE = 0.5  # of the time, for hidden layers
+STEP_COST = 2.0  # of one step for all hidden layers, in times of their bounds by Fast-Lin and CROWN
 ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of nodes, and where nothing is left to split
 REBOUND = 32  # neurons of a node that are bounded anew
 LARGEST_BATCH = 128  # nodes at once, at most
@@ -38,15 +42,26 @@ UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 class IntervalProver(Prover):
     """Splits the intervals of neurons."""
 
-    def _prove(self) -> None:
-        problem = self.problem
-        hidden = optimised_bounds(
-            problem.exact, problem.region, RIGOROUS, effort=PATIENT, ends=self.ends, report=self.report
+    def _prove(self) -> bool:
+        tree = IntervalTree(self.problem)
+        visitor, started = tree.visitor(self.ends, self.violates), time.monotonic()
+        hidden = cheap_bounds(self.problem.exact, self.problem.region, RIGOROUS)
+        seconds = time.monotonic() - started
+        rows = visitor.bounded(tree.ascent.roots(hidden), ROOT_STEPS).rows
+        if not len(rows):
+            return True
+        self.waiting = Pool(tree.ascent.roots(self._optimised(seconds)).pick(rows))
+        return self._searched(tree, visitor, self.waiting, self.ends)
+
+    def _optimised(self, seconds: float) -> Bounds:
+        """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows; seconds:
+        what those by Fast-Lin and CROWN took."""
+        ends = within(self.ends, HIDDEN_SHARE)
+        steps = int(min(PATIENT.steps, (ends - time.monotonic()) / max(STEP_COST * seconds, 1e-6)))
+        effort = replace(PATIENT, steps=max(1, steps))
+        return optimised_bounds(
+            self.problem.exact, self.problem.region, RIGOROUS, effort=effort, ends=ends, report=self.report
         )
-        tree = IntervalTree(problem)
-        self.waiting = Pool(tree.ascent.roots(hidden))
-        if not self._searched(tree, tree.visitor(self.ends, self.violates), self.waiting, self.ends):
-            raise Ended(LATE)
 
     def _open_rows(self) -> int:
         return len(torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique())
@@ -91,14 +106,14 @@ class IntervalVisitor(Visitor[IntervalNodes]):
     def visit(self, nodes: IntervalNodes) -> IntervalNodes:
         """Bounds nodes and closes what it can; returns the rest, each split in two."""
         steps = ROOT_STEPS if bool((nodes.last < 0).any()) else STEPS
-        rest = self._bounded(nodes, steps)
+        rest = self.bounded(nodes, steps)
         if not len(rest.rows):
             return rest
         branching = self.ascent.branching(rest)
         self._offer(branching.minimisers)
         splittable = (branching.scores > 0).any(1)
         if not bool(splittable.all()):
-            if len(self._bounded(rest.pick(~splittable), LAST_STEPS).rows):
+            if len(self.bounded(rest.pick(~splittable), LAST_STEPS).rows):
                 raise Ended(UNSPLITTABLE)
             rest, branching = rest.pick(splittable), branching.pick(splittable)
         halves = self.ascent.split(rest, branching)
@@ -106,7 +121,7 @@ class IntervalVisitor(Visitor[IntervalNodes]):
         halves = self.ascent.carried(halves, branching.coefficients.repeat(2, 1))
         return halves.pick(~(halves.lower > halves.upper).any(1))  # NaN stays open
 
-    def _bounded(self, nodes: IntervalNodes, steps: int) -> IntervalNodes:
+    def bounded(self, nodes: IntervalNodes, steps: int) -> IntervalNodes:
         """The nodes that an ascent leaves open, with the slopes and multipliers that it found."""
         lower, nodes = self.ascent.run(nodes, steps, self.ends, enough=0.0)
         self.nodes, self.bound = self.nodes + nodes.size, float(lower.min())

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol
 import torch
 from torch import Tensor
 
+from relucert.answers.verdicts import LATE
 from relucert.arithmetic.rigor import check_subnormals
 from relucert.branch_and_bound.pool import BatchType, Pool, StorageError
 from relucert.common.deadline import TimeUp, until
@@ -206,14 +207,14 @@ class Prover(ABC):
     def run(self) -> tuple[bool, str | None]:
         """Whether it is proven, and why the search ended where it is not and no violation ended it."""
         try:
-            self._prove()
+            proven = self._prove()
         except Ended as ended:
             return False, ended.reason
-        return True, None
+        return proven, None if proven else LATE
 
     @abstractmethod
-    def _prove(self) -> None:
-        """Returns where it is proven; else raises Ended."""
+    def _prove(self) -> bool:
+        """Whether it is proven in time; raises Ended where something else ended the search."""
 
     @abstractmethod
     def _open_rows(self) -> int:

@@ -60,48 +60,46 @@ class NeuronProver(Prover):
         self.stage, self.bound = stage, None
         self._tell(len(self.left))
 
-    def _prove(self) -> None:
+    def _prove(self) -> bool:
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
         self._enter("root")
         bounds = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
         if self._certified(bounds):
-            return
+            return True
         self._enter("root")
         stages = rooted(self.network, self.region, bounds, self.ends, record=self.record)
         seconds, refining, tightened = BEFORE_REFINING, Refining(self.ends, LAYER_SECONDS), False
         while True:
             started = self._roots(stages)
             if started is None:
-                return
+                return True
             self._check_time()
             layers = sum(bool(stage.unstable_count) for stage in stages.stages[1:])
             refines = layers and refining.fits(layers)
             visitor, waiting = started[0], Pool(started[1])
             for_a_while = time.monotonic() + seconds / workers_there()
             if self._tree(visitor, waiting, for_a_while if refines or self.certificates else self.ends):
-                return
+                return True
             self._check_time()
             if self._certificate_tree(CERTIFICATE_TIMES * seconds / workers_there()):
-                return
+                return True
             if not refines:
-                if self._tree(visitor, waiting, self.ends):
-                    return
-                raise Ended(LATE)
+                return self._tree(visitor, waiting, self.ends)
             self._enter("refinement")
             if self.record is None:
                 bounds = stages.bounds
             if not tightened and self._suits_tightening(bounds):
                 tightened, bounds = True, self._tightened(bounds)
                 if self._certified(bounds):
-                    return
+                    return True
                 self._enter("root")
                 stages = rooted(self.network, self.region, bounds, self.ends)
                 continue
             stages = rooted(self.network, self.region, bounds, self.ends, refining, self.record)
             self._check_time()
             if self._certified(stages.bounds):
-                return
+                return True
             seconds, refining = seconds * LONGER, refining.longer(LONGER)
 
     def _certified(self, bounds: Bounds) -> bool:

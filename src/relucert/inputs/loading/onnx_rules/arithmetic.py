@@ -10,7 +10,7 @@ import torch
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import activations, products, reductions
-from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule
+from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule, single
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.network import Shape
 
@@ -73,14 +73,14 @@ def _softmax(assembly: Assembly, call: OnnxCall) -> Operand:
 def _layer_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, axis = call.value(0), call.attributes.get("axis", -1)
     axes = len(assembly.full_shape(value)) - axis if axis >= 0 else -axis
-    epsilon = call.attributes.get("epsilon", 1e-5)
+    epsilon = call.attributes.get("epsilon", single(1e-5))
     return products.layer_norm(assembly, value, axes, call.constant(1), call.optional_constant(2), epsilon)
 
 
 def _group_norm(assembly: Assembly, call: OnnxCall) -> Operand:
     value, attributes = call.value(0), call.attributes
     groups = attributes.get("num_groups", assembly.shape(value)[0])
-    epsilon = attributes.get("epsilon", 1e-5)
+    epsilon = attributes.get("epsilon", single(1e-5))
     return products.group_norm(assembly, value, groups, call.constant(1), call.constant(2), epsilon)
 
 
