@@ -255,6 +255,18 @@ def test_gradients_of_pulled_forms_are_the_convolution(
     torch.testing.assert_close(gradient[0], layer.linear(point).flatten(1))
 
 
+def test_windows_without_a_column_have_no_image() -> None:
+    layer = convolution((2, 3, 1), (1, 5), (1, 1), (0, 0, 0, 0))
+    image = layer._transposed(torch.zeros(1, 4, 1, 0, 3, dtype=torch.float64))
+    assert bool((image == 0).all())
+
+
+def test_depthwise_products_refuse_another_precision() -> None:
+    layer = convolution((3, 3, 3))
+    with pytest.raises(AssertionError):
+        layer.pull(Rows(torch.zeros(1, 4, 216), (3, 9, 8)), ((3, 9, 8),))
+
+
 def test_a_convolution_that_sees_only_zeros_has_forms_of_zeros() -> None:
     """All that its transpose makes of them lies outside the image."""
     weight, bias = torch.ones(2, 1, 1, 1, dtype=torch.float64), torch.ones(2, dtype=torch.float64)

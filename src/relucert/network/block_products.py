@@ -89,7 +89,7 @@ class _ByPositions(torch.autograd.Function):
         ctx.save_for_backward(kernels)
         ctx.shape = windows.shape
         image = windows.new_zeros(height + rows - 1, width + columns - 1, taps.shape[1], count)
-        step = max(1, PRODUCT_BYTES // (len(kernels) * height * width * windows.element_size()))
+        step = max(1, PRODUCT_BYTES // max(1, len(kernels) * height * width * windows.element_size()))
         for first in range(0, count, step):
             part, sums = windows[..., first : first + step], image[..., first : first + step]
             products = kernels @ part.movedim(2, 0).flatten(1)
@@ -110,6 +110,7 @@ class _ByPositions(torch.autograd.Function):
 class _ByChannels(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+        assert windows.dtype == taps.dtype  # products number by number would take any
         (height, width, channels, count), (rows, columns) = windows.shape, blocks
         kernels = taps.permute(1, 3, 2, 0).flip(1)[..., None]  # (rows, columns, stride * stride, channels, 1)
         ctx.save_for_backward(kernels)

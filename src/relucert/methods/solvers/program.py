@@ -22,6 +22,7 @@ from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE
 from relucert.bounding.interval import Bounds
 from relucert.bounding.relaxers import FAST_LIN
+from relucert.common.deadline import check_time
 from relucert.methods.passes import THE_INPUT, Passes
 from relucert.network import INPUT, Network, Relu
 
@@ -103,10 +104,10 @@ class Program:
 def build(network: Network, region: Region, member: int) -> Program:
     """The program around the centre of one member of a batch; network in float64."""
     passes, preactivations = Passes(network, quick=False), network.preactivations
-    stages = {
-        value: passes.local_transposed(value, torch.eye(network.sizes[value], dtype=torch.float64))
-        for value in (*preactivations, network.output)
-    }
+    stages = {}
+    for value in (*preactivations, network.output):
+        check_time()
+        stages[value] = passes.local_transposed(value, torch.eye(network.sizes[value], dtype=torch.float64))
     scale = np.ones(network.sizes[INPUT]) if region.scale is None else region.scale.double().numpy()
     entries = [stage[THE_INPUT].numpy() * scale for stage in stages.values() if THE_INPUT in stage]
     inputs = _Inputs.of(region, member, entries, scale)
