@@ -100,12 +100,12 @@ def test_smooth_networks_are_shared_too() -> None:
     assert attack.distance is not None
     prop = Property.margins(torch.tensor([attack.label]), torch.tensor([[attack.target]]), network.classes)
     centre = torch.zeros(1, 6, dtype=torch.float64)
-    for share, holds in ((0.5, True), (1.05, False)):
+    for share, holds in ((0.9, True), (1.05, False)):
         problem = Problem(network, Region.around(centre, share * attack.distance, "inf"), prop)
         prover = IntervalProver(problem, lambda point: True, time.monotonic() + 60)
         with torch.no_grad():
             assert prover.run() == (holds, None)
-        assert prover.nodes
+        assert prover.nodes > 1  # the root alone proves nothing
 
 
 @pytest.mark.usefixtures("at_once")

@@ -48,6 +48,7 @@ class IntervalProver(Prover):
         hidden = cheap_bounds(self.problem.exact, self.problem.region, RIGOROUS)
         seconds = time.monotonic() - started
         rows = visitor.bounded(tree.ascent.roots(hidden), ROOT_STEPS).rows
+        self.nodes = visitor.nodes
         if not len(rows):
             return True
         self.waiting = Pool(tree.ascent.roots(self._optimised(seconds)).pick(rows))

@@ -122,7 +122,7 @@ ODD: dict[str, Layer] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_factors_are_factors(name: str) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # of which some logarithm is defined at a random input
     network = load(nn.Sequential(nn.Linear(4, 4), Function(ODD[name])))
     assert "gelu" not in [step.operation.name for step in network.nodes]
     assert network.nodes
