@@ -17,7 +17,6 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT
 from relucert.bounding.adam import Adam
-from relucert.bounding.ascent import SMOOTH_RATE
 from relucert.bounding.backward import PulledBack, bound_forms
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
@@ -25,7 +24,7 @@ from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import join
 from relucert.network import Network, Rows
 
-SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95  # of a ReLU's slopes; those of smooth ones take shorter steps
+SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95  # a smaller rate of smooth slopes decides fewer sigmoid networks
 WORST_WEIGHT = 0.2  # of the largest gap within an interval, beside the gap at the minimiser
 INNER = 0.25  # of an interval's width, that a split stays away from its ends
 TINY = 1e-12
@@ -57,11 +56,6 @@ class IntervalAscent:
         arithmetic = FLOAT if network.cast(torch.float32).finite else DOUBLE
         self.bounds = NodeBounds(network, region, rows, offsets, arithmetic)
         self.layout, self.network = self.bounds.layout, self.bounds.network
-        size = sum(self.network.sizes[value] for value in self.layout.values)
-        self.slope_rates = torch.full((size,), SLOPE_RATE)
-        for value, columns in self.layout.values.items():
-            if not self.network.activations[value].rectifier:
-                self.slope_rates[columns] *= SMOOTH_RATE
 
     def roots(self, hidden: Bounds) -> IntervalNodes:
         """The whole region, for every row, with CROWN's lines; hidden: proven bounds, a batch of one."""
@@ -107,7 +101,7 @@ class IntervalAscent:
     def _step(self, variables: list[Tensor], ways: list[Tensor], unit: Tensor, length: float) -> None:
         with torch.no_grad():
             shares, multipliers = variables
-            shares.add_(ways[0] * self.slope_rates, alpha=length).clamp_(0, 1)
+            shares.add_(ways[0], alpha=SLOPE_RATE * length).clamp_(0, 1)
             multipliers.add_(ways[1] * unit, alpha=MULTIPLIER_RATE * length)
 
     def _units(self, pulled: PulledBack, count: int) -> Tensor:
