@@ -24,10 +24,11 @@ from relucert import data
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import cheap_bounds
 from relucert.branch_and_bound.confirm import OutputRows, proven_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.node_tree import STEPS
-from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.root import rooted
 from relucert.branch_and_bound.stages import LARGEST_BATCH
 from relucert.query.problem import Problem
 
@@ -108,7 +109,7 @@ def rate(name: str, radius: float = 0.05, splits: int = 8) -> None:
     problem = Problem(network, region, prop)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        stages = rooted(problem.exact, region, cheap_bounds(problem.exact, region, RIGOROUS), math.inf)
+        stages = rooted(problem.exact, region, cheap_bounds(problem.exact, region, RIGOROUS).bounds, math.inf)
         dual_ascent = DualAscent(stages, stages.pulled(problem.exact.output, prop.rows[0], prop.offsets[0]))
         roots = dual_ascent.roots().pick(torch.zeros(LARGEST_BATCH, dtype=torch.long))
         signs = roots.signs.clone()

@@ -14,13 +14,14 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
+from relucert.bounding.hidden import cheap_bounds
 from relucert.bounding.record import Record
 from relucert.branch_and_bound import implied as implied_signs
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes, join
 from relucert.branch_and_bound.implied import Propagation, refutations, with_implied
 from relucert.branch_and_bound.propagation import Implied
 from relucert.branch_and_bound.prove import prove
-from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.root import rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.checker.check import check
@@ -120,7 +121,7 @@ def built(network: Network, norm: float, radius: float) -> tuple[Stages, DualAsc
     points = centre + radius * steps
     row = torch.randn(1, network.classes, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     offset = -(network(points) @ row.T).quantile(0.3)[None]
-    stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+    stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS).bounds, math.inf)
     dual_ascent = DualAscent(stages, stages.pulled(network.output, row, offset))
     violating = (network(points) @ row.T)[:, 0] + offset[0] <= 0
     return stages, dual_ascent, Propagation(dual_ascent, region), points[violating]

@@ -12,13 +12,14 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region, RegionShape
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.attacks.witness import AdversarialCheck
+from relucert.bounding.hidden import cheap_bounds
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound import node_tree, root
 from relucert.branch_and_bound.confirm import OutputRows, proven_bounds
 from relucert.branch_and_bound.descent import Descent
 from relucert.branch_and_bound.dual_ascent import DualAscent, Nodes
 from relucert.branch_and_bound.refine import Refining
-from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.root import rooted
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.tree import NeuronProver
 from relucert.network import Network
@@ -143,7 +144,7 @@ def test_the_root_encloses_and_gets_tighter(name: str) -> None:
     network = SMALL[name].cast(torch.float64)
     region = region_of(network)
     with torch.no_grad():
-        known = cheap_bounds(network, region, RIGOROUS)
+        known = cheap_bounds(network, region, RIGOROUS).bounds
         first = rooted(network, region, known, math.inf)
         second = rooted(network, region, first.bounds, math.inf, Refining(time.monotonic() + 2, 0.3))
     check_enclosing(network, region, first.bounds)
@@ -160,7 +161,7 @@ def ascent_of(name: str, norm: float) -> tuple[Region, Property, Stages, DualAsc
     region = region_of(network, 0.3, norm)
     prop = runner_up(network, region.points[0])
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS).bounds, math.inf)
         return region, prop, stages, DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
 
 
@@ -225,7 +226,7 @@ def test_the_gradient_is_the_bound_s_own() -> None:
     from relucert.branch_and_bound.dual_ascent import _AscentState
 
     with torch.no_grad():
-        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+        stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS).bounds, math.inf)
         dual_ascent = DualAscent(stages, stages.pulled(network.output, prop.rows[0], prop.offsets[0]))
         roots = dual_ascent.roots()
         signs = roots.signs.clone()
@@ -247,7 +248,7 @@ def test_cut_neurons_change_nothing() -> None:
     network = mlp(6, 30, 30, 4, seed=5).cast(torch.float64)
     region = region_of(network, 0.05)
     with torch.no_grad():
-        stages: Stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS), math.inf)
+        stages: Stages = rooted(network, region, cheap_bounds(network, region, RIGOROUS).bounds, math.inf)
     assert stages.kept
     assert sum(stages.cut.sizes) < sum(network.sizes)
     points = samples(region)

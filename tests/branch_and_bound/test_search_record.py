@@ -13,11 +13,12 @@ import relucert
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import RegionShape
 from relucert.arithmetic.rigor import RECORDED
+from relucert.bounding.hidden import cheap_bounds
 from relucert.bounding.record import Leaves, Record, multiplier_units
 from relucert.branch_and_bound import tree
 from relucert.branch_and_bound.prove import prove
 from relucert.branch_and_bound.refine import Refining
-from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.root import rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.checker.check import check
 from relucert.checker.document import Rejected
@@ -81,7 +82,7 @@ def test_a_tighter_root_keeps_what_was_proven() -> None:
     region = question.at(0.3).region
     record = SearchRecord(question.exact)
     with torch.no_grad():
-        known = cheap_bounds(question.exact, region, RECORDED)
+        known = cheap_bounds(question.exact, region, RECORDED).bounds
         first = rooted(question.exact, region, known, math.inf, Refining(time.monotonic() + 5, 0.5), record)
         second = rooted(question.exact, region, known, math.inf, record=record)
     assert second.unstable_count <= first.unstable_count

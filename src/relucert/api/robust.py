@@ -201,10 +201,10 @@ class _RobustnessSearch:
         """Returns the method that was last, and the reason why it did not decide the question; None where it did."""
         problem = self.inquiry.problem(self.bounded, self.options.shape, [self.question]).at(self.options.radius)
         self.prop = problem.prop
-        rows = list(range(self.prop.rows.shape[1]))
+        rows, hidden = list(range(self.prop.rows.shape[1])), None
         if self.options.proof is None:
             ends = self.started + (1 - ATTACK_SHARE) * (self.ends - self.started)
-            rows, method = bounded(problem, ends, self.reporter)
+            rows, method, hidden = bounded(problem, ends, self.reporter)
             if not rows:
                 return method, None
         if self._attack():
@@ -220,7 +220,7 @@ class _RobustnessSearch:
             outcome = prove(
                 problem.narrow(torch.tensor([rows])), self.ends,
                 lambda point: self._violates(self.check.beyond(problem.centre, point, self.prop)),
-                record=path is not None, report=self.reporter,
+                hidden=hidden, record=path is not None, report=self.reporter,
             )  # fmt: skip
             method, self.nodes, self.stage = PROVER, outcome.nodes, outcome.stage
         if path is not None and outcome.proven and outcome.record is not None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import HOLDS, LATE, UNKNOWN, VIOLATED, Verdict
 from relucert.arithmetic.rigor import check_subnormals
+from relucert.bounding.hidden import TimedBounds
 from relucert.branch_and_bound.box_queue import BoxQueue
 from relucert.branch_and_bound.prove import Outcome, prove
 from relucert.common.checks import check_seed, check_time_limit, checked_path, shown
@@ -48,6 +49,7 @@ from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
 QUEUE_SHARE = 0.9  # share of the remaining time for cuts of a long list of boxes
+MOST_HIDDEN = 16  # open questions whose hidden bounds are kept for the search
 TOUCHING_SHARE = 0.1  # share of the remaining time for rational arithmetic, before branch and bound
 UNREAD = f"{LATE} before network and property were read"
 DIFFERING = "in real arithmetic there is a violation, which {by} does not show"
@@ -154,10 +156,12 @@ def _opened(
 
 
 class _Open(NamedTuple):
-    """Violations in one box that cheap bounds do not exclude, and the box that their witnesses are checked against."""
+    """Violations in one box that cheap bounds do not exclude, the box that their witnesses are checked against, and
+    bounds of pre-activations in it, where they are known."""
 
     group: BoxViolations
     stated: StatedBox
+    hidden: TimedBounds | None
 
 
 @dataclass(eq=False)
@@ -231,7 +235,7 @@ class _Verification:
         return self._prove(waiting) if waiting else None
 
     def _bound(self) -> list[_Open]:
-        waiting, ends = [], within(self.ends, 1 - ATTACK_SHARE)
+        waiting, ends = list[_Open](), within(self.ends, 1 - ATTACK_SHARE)
         possible = self.query.possible
         if not self.record:
             closed = self._screen(possible, ends)
@@ -241,12 +245,12 @@ class _Verification:
             return []
         for group in boxes_of(self.bounded, possible):
             check_time()
-            rows = list(range(len(group.violations)))
+            rows, hidden = list(range(len(group.violations))), None
             if not self.record:
-                rows, method = bounded(group.problem, ends, partial(self._report, 0))
+                rows, method, hidden = bounded(group.problem, ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:
-                waiting.append(self._open(group.only(rows)))
+                waiting.append(self._open(group.only(rows), hidden if len(waiting) < MOST_HIDDEN else None))
         return waiting
 
     def _screen(self, possible: Sequence[Violation], ends: float) -> dict[int, str]:
@@ -275,8 +279,8 @@ class _Verification:
         unsuited = [place for place in range(len(violations)) if place not in queue.suited]
         return closed | excluded(self.bounded, violations.pick(unsuited), ends, partial(self._report, 0))
 
-    def _open(self, group: BoxViolations) -> _Open:
-        return _Open(group, StatedBox(group.violations, self.replay.precision))
+    def _open(self, group: BoxViolations, hidden: TimedBounds | None) -> _Open:
+        return _Open(group, StatedBox(group.violations, self.replay.precision), hidden)
 
     def _attack(self, waiting: list[_Open]) -> bool:
         ends = min(self.ends, time.monotonic() + ATTACK_SHARE * (self.ends - self.started))
@@ -299,7 +303,7 @@ class _Verification:
             if len(rows) == len(violations):
                 remaining.append(question)
             elif rows:
-                remaining.append(self._open(question.group.only(rows)))
+                remaining.append(self._open(question.group.only(rows), question.hidden))
         self.method = self.method if remaining else RATIONAL
         return remaining
 
@@ -321,7 +325,10 @@ class _Verification:
             if self.record and not self.network.rectifiers_only:
                 outcome = prove_by_lines(problem, share_ends)
             else:
-                outcome = prove(problem, share_ends, violates, record=self.record, record_cuts=True, report=report)
+                outcome = prove(
+                    problem, share_ends, violates, hidden=question.hidden, record=self.record, record_cuts=True,
+                    report=report,
+                )  # fmt: skip
             self.nodes, self.stage = self.nodes + outcome.nodes, outcome.stage
             if self.record:
                 self.proven.append((question.group, outcome))

@@ -128,8 +128,13 @@ class Centred(NamedTuple):
         return Interval(arithmetic.floor(self.centre - self.radius), arithmetic.ceil(self.centre + self.radius))
 
 
-def propagate(network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
-    """Interval bounds of one value from the known bounds of the pre-activations nearest before it."""
+def propagate(
+    network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic, *, ends: Bounds | None = None
+) -> Interval:
+    """Interval bounds of one value from the known bounds of the pre-activations nearest before it.
+
+    ends: known bounds of other values, which are not computed from what is before these.
+    """
     computed: dict[int, Centred] = {}
 
     def visit(current: int) -> Centred:
@@ -138,6 +143,8 @@ def propagate(network: Network, region: Region, bounds: Bounds, value: int, arit
         return computed[current]
 
     def compute(current: int) -> Centred:
+        if ends and current in ends:
+            return Centred.of(ends[current], arithmetic)
         if current == INPUT:
             return Centred(region.reference, region.spans(arithmetic).largest)
         node = network.node(current)

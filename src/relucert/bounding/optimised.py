@@ -39,7 +39,7 @@ Duals = Callable[[DualVariables], PulledBack]
 
 
 def optimised_bounds(
-    network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *,
+    network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *, known: Bounds | None = None,
     memory: SlopeMemory | None = None, effort: Effort = HIDDEN, ends: float = math.inf,
     recorder: Recorder | None = None, report: Report = silent,
 ) -> Bounds:  # fmt: skip
@@ -47,6 +47,7 @@ def optimised_bounds(
 
     Args:
         network: In the arithmetic's dtype, like the region.
+        known: Proven bounds to improve; None: Fast-Lin's and CROWN's.
         memory: Slopes from other radii to start from; those found are put there.
         ends: By the monotonic clock, when the ascent stops; what was found by then is used.
         recorder: Takes the slopes, for a proof.
@@ -54,17 +55,22 @@ def optimised_bounds(
     """
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
-        parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
-        adaptive = hidden_bounds(network, region, CROWN, arithmetic)
-        known = {value: interval.meet(adaptive[value]) for value, interval in parallel.items()}
-        tight = {}
-        if isinstance(parallel, TracedBounds) and isinstance(adaptive, TracedBounds):
-            tight = {value: where | adaptive.tight[value] for value, where in parallel.tight.items()}
-        if recorder is not None:
-            recorder.begin(network, region, {"fast-lin": parallel, "crown": adaptive})
+        begun = _both_bounds(network, region, arithmetic, recorder) if known is None else TracedBounds(known, {})
         memory = memory or SlopeMemory()
-        bounds = _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(known)
-        return TracedBounds(bounds, tight)
+        bounds = _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(begun)
+        return TracedBounds(bounds, begun.tight)
+
+
+def _both_bounds(network: Network, region: Region, arithmetic: Arithmetic, recorder: Recorder | None) -> TracedBounds:
+    """The intersection of Fast-Lin's and CROWN's bounds."""
+    parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
+    adaptive = hidden_bounds(network, region, CROWN, arithmetic)
+    tight = {}
+    if isinstance(parallel, TracedBounds) and isinstance(adaptive, TracedBounds):
+        tight = {value: where | adaptive.tight[value] for value, where in parallel.tight.items()}
+    if recorder is not None:
+        recorder.begin(network, region, {"fast-lin": parallel, "crown": adaptive})
+    return TracedBounds({value: interval.meet(adaptive[value]) for value, interval in parallel.items()}, tight)
 
 
 def optimised_margins(
@@ -142,7 +148,8 @@ class _Layers:
     def run(self, known: Bounds) -> Bounds:
         bounds = self.bounds
         for value in self.network.preactivations:
-            relaxed = bool(self.network.activation_depths[value]) and any(
+            deep = self.network.activation_depths[value] and value not in self.network.narrow_sources
+            relaxed = bool(deep) and any(
                 _relaxed(self.network, before, interval) for before, interval in bounds.items()
             )
             bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]

@@ -17,6 +17,7 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT
 from relucert.bounding.adam import Adam
+from relucert.bounding.ascent import SMOOTH_RATE
 from relucert.bounding.backward import PulledBack, bound_forms
 from relucert.bounding.interval import Bounds
 from relucert.bounding.reference import ReferencePath
@@ -24,8 +25,9 @@ from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import join
 from relucert.network import Network, Rows
 
-SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95  # a smaller rate of smooth slopes decides fewer sigmoid networks
+SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95
 WORST_WEIGHT = 0.2  # of the largest gap within an interval, beside the gap at the minimiser
+LAST, LEAST_GAIN = 6, 0.03  # an ascent ends where so many steps gain less than that share of all that was gained
 INNER = 0.25  # of an interval's width, that a split stays away from its ends
 TINY = 1e-12
 
@@ -80,7 +82,7 @@ class IntervalAscent:
         highest, shares = self._begun(path, nodes)
         best = [shares, nodes.multipliers]
         variables = [table.clone().requires_grad_() for table in best]
-        adam, unit = Adam(variables), None
+        adam, unit, rates, means = Adam(variables), None, self._slope_rates(), list[float]()
         for step in range(steps + 1):
             last = step == steps or time.monotonic() > ends
             with torch.set_grad_enabled(not last):
@@ -91,26 +93,36 @@ class IntervalAscent:
             highest = torch.where(better, lower, highest)
             pairs = zip(variables, best, strict=True)
             best = [torch.where(better[:, None], variable.detach(), known) for variable, known in pairs]
-            if last or bool((highest > enough).all()):
+            means.append(float(highest.nan_to_num(0, 0, 0).mean()))
+            if last or bool((highest > enough).all()) or _stalls(means):
                 break
-            unit = self._units(pulled, len(lower)) if unit is None else unit
-            gradients = torch.autograd.grad(total, variables)
-            self._step(variables, adam.directions([table.nan_to_num(0) for table in gradients]), unit, DECAY**step)
+            unit = self._units(pulled, self.bounds.slopes(path, best[0])) if unit is None else unit
+            gradients = [table.nan_to_num(0) for table in torch.autograd.grad(total, variables)]
+            with torch.no_grad():
+                gradients[1] = _at_kinks(nodes, variables[1], gradients[1])
+                ways, length = adam.directions(gradients), DECAY**step
+                variables[0].add_(ways[0] * rates, alpha=length).clamp_(0, 1)
+                before = variables[1].clone()
+                variables[1].add_(ways[1] * unit, alpha=MULTIPLIER_RATE * length)
+                variables[1][(before * variables[1] < 0) | ((before == 0) & (gradients[1] == 0))] = 0
         return highest, nodes._replace(slopes=self.bounds.slopes(path, best[0]), multipliers=best[1])
 
-    def _step(self, variables: list[Tensor], ways: list[Tensor], unit: Tensor, length: float) -> None:
-        with torch.no_grad():
-            shares, multipliers = variables
-            shares.add_(ways[0], alpha=SLOPE_RATE * length).clamp_(0, 1)
-            multipliers.add_(ways[1] * unit, alpha=MULTIPLIER_RATE * length)
+    def _slope_rates(self) -> Tensor:
+        """The length of a first step in every slope, (neurons after their activations)."""
+        rates = [
+            torch.full((columns.stop - columns.start,), SLOPE_RATE * (1 if activation.rectifier else SMOOTH_RATE))
+            for activation, columns in zip(self.network.activations.values(), self.layout.values.values(), strict=True)
+        ]
+        return torch.cat(rates)
 
-    def _units(self, pulled: PulledBack, count: int) -> Tensor:
-        """The size of the coefficients in every layer, in which multipliers count: (count, neurons)."""
+    def _units(self, pulled: PulledBack, slopes: Tensor) -> Tensor:
+        """The size of the coefficients on the pre-activations of every layer, in which multipliers count: (count,
+        neurons)."""
         with torch.no_grad():
-            sizes = torch.zeros(count, self.layout.neurons)
-            for value, form in self._forms(pulled, count).items():
-                columns = self.layout.sources[self.network.source(value)]
-                sizes[:, columns] = form.abs().mean(1, keepdim=True).float()
+            sizes = torch.zeros(len(slopes), self.layout.neurons)
+            for value, form in self._forms(pulled, len(slopes)).items():
+                coefficients = form * slopes[:, self.layout.values[value]]
+                sizes[:, self.layout.sources[self.network.source(value)]] += coefficients.abs().mean(1, keepdim=True)
             return sizes
 
     def branching(self, nodes: IntervalNodes) -> Branching:
@@ -221,3 +233,19 @@ class IntervalAscent:
     def _forms(self, pulled: PulledBack, count: int) -> dict[int, Tensor]:
         """The coefficients on the activations' values, (count, size) each."""
         return {value: form.rows().detach()[:, 0].expand(count, -1) for value, form in pulled.forms.items()}
+
+
+def _stalls(means: list[float]) -> bool:
+    """Whether the last steps gained hardly anything, given the mean bounds after each step."""
+    return len(means) > 2 * LAST and means[-1] - means[-1 - LAST] <= LEAST_GAIN * (means[-1] - means[0])
+
+
+def _at_kinks(nodes: IntervalNodes, multipliers: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient in multipliers of `z <= u` (positive) and `z >= l` (negative), with a way up where they are 0.
+
+    There the bound has a kink: as the multiplier grows it rises by z - u, and as it falls by l - z, where z is the
+    relaxed network's. While z is between l and u, both go down.
+    """
+    reached = (torch.where(multipliers > 0, nodes.upper, nodes.lower) + gradient).nan_to_num(0)
+    beyond = (reached - nodes.upper).clamp(min=0) + (reached - nodes.lower).clamp(max=0)
+    return torch.where(multipliers == 0, beyond.to(gradient.dtype), gradient)

@@ -18,13 +18,13 @@ from relucert.arithmetic.region import SET_BACK
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import bound_forms
+from relucert.bounding.hidden import TimedBounds, cheap_bounds
 from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.optimised import optimised_bounds
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import Pool
-from relucert.branch_and_bound.root import cheap_bounds
 from relucert.branch_and_bound.subtrees import Ended, Prover, Visitor, try_points
 from relucert.common.deadline import within
 from relucert.query.problem import Problem
@@ -35,7 +35,7 @@ STEP_COST = 2.0  # of one step for all hidden layers, in times of their bounds b
 ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of nodes, and where nothing is left to split
 REBOUND = 32  # neurons of a node that are bounded anew
 LARGEST_BATCH = 128  # nodes at once, at most
-BATCH_NUMBERS = 2**18  # neurons of all nodes at once
+BATCH_NUMBERS = 2**20  # neurons of all nodes at once
 UNSPLITTABLE = "a subdomain that can't be split further could not be proven"
 
 
@@ -44,25 +44,25 @@ class IntervalProver(Prover):
 
     def _prove(self) -> bool:
         tree = IntervalTree(self.problem)
-        visitor, started = tree.visitor(self.ends, self.violates), time.monotonic()
-        hidden = cheap_bounds(self.problem.exact, self.problem.region, RIGOROUS)
-        seconds = time.monotonic() - started
-        rows = visitor.bounded(tree.ascent.roots(hidden), ROOT_STEPS).rows
+        visitor = tree.visitor(self.ends, self.violates)
+        hidden = self.hidden or cheap_bounds(self.problem.exact, self.problem.region, RIGOROUS)
+        rows = visitor.bounded(tree.ascent.roots(hidden.bounds), ROOT_STEPS).rows
         self.nodes = visitor.nodes
         if not len(rows):
             return True
-        self.waiting = Pool(tree.ascent.roots(self._optimised(seconds)).pick(rows))
+        self.waiting = Pool(tree.ascent.roots(self._optimised(hidden)).pick(rows))
         return self._searched(tree, visitor, self.waiting, self.ends)
 
-    def _optimised(self, seconds: float) -> Bounds:
-        """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows; seconds:
-        what those by Fast-Lin and CROWN took."""
+    def _optimised(self, hidden: TimedBounds) -> Bounds:
+        """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows."""
         ends = within(self.ends, HIDDEN_SHARE)
-        steps = int(min(PATIENT.steps, (ends - time.monotonic()) / max(STEP_COST * seconds, 1e-6)))
-        effort = replace(PATIENT, steps=max(1, steps))
+        steps = int(min(PATIENT.steps, (ends - time.monotonic()) / max(STEP_COST * hidden.seconds, 1e-6)))
+        if not steps:
+            return hidden.bounds
         return optimised_bounds(
-            self.problem.exact, self.problem.region, RIGOROUS, effort=effort, ends=ends, report=self.report
-        )
+            self.problem.exact, self.problem.region, RIGOROUS, known=hidden.bounds,
+            effort=replace(PATIENT, steps=steps), ends=ends, report=self.report,
+        )  # fmt: skip
 
     def _open_rows(self) -> int:
         return len(torch.cat([nodes.rows for nodes in self.waiting.in_memory] or [torch.zeros(0)]).unique())
@@ -140,11 +140,12 @@ class IntervalVisitor(Visitor[IntervalNodes]):
         """
         layout, path = self.ascent.layout, self.proof.path(nodes, upper=False)
         lower, upper = nodes.lower.clone(), nodes.upper.clone()
-        deep = [value for value in layout.sources if self.network.activation_depths[value]]
+        least = scores.topk(min(REBOUND, scores.shape[1]), 1).values[:, -1:]
         path.bounds.clear()
         for value, columns in layout.sources.items():
-            if value in deep and len(nodes.rows):
-                count = min(columns.stop - columns.start, max(1, REBOUND // len(deep)))
+            matter = (scores[:, columns] >= least) & (scores[:, columns] > 0)
+            count = min(REBOUND, int(matter.sum(1).amax())) if len(nodes.rows) else 0
+            if count and self.network.activation_depths[value]:
                 chosen = scores[:, columns].topk(count, 1).indices
                 below, above = _neuron_bounds(path, value, chosen)
                 places = chosen + columns.start

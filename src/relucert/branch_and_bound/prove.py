@@ -15,6 +15,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.bounding.boxes import suits_cuts
+from relucert.bounding.hidden import TimedBounds
 from relucert.bounding.record import Record
 from relucert.branch_and_bound.box_tree import BoxProver
 from relucert.branch_and_bound.boxes import TOO_SMALL
@@ -57,6 +58,7 @@ def prove(
     ends: float,
     violates: Callable[[Tensor], bool],
     *,
+    hidden: TimedBounds | None = None,
     record: bool = False,
     record_cuts: bool = False,
     report: Report = silent,
@@ -67,6 +69,7 @@ def prove(
         problem: A batch of one.
         ends: When time is over, on the monotonic clock.
         violates: Checks a point (size,) that the search came upon; True ends the search.
+        hidden: Proven bounds of pre-activations to begin with, by Fast-Lin and CROWN, where there are such already.
         record: Whether to keep a record of the search, for a proof.
         record_cuts: Whether the proof may have cuts.
         report: Called now and then with how far the search is.
@@ -75,13 +78,13 @@ def prove(
         is_box = problem.region.norm.body == "box"
         if ((record_cuts and is_box) or not record) and suits_cuts(problem.network, problem.region):
             cuts = CutTree(problem.exact, problem.prop) if record else None
-            outcome = _run(BoxProver(problem, violates, ends, report, cuts))
+            outcome = _run(BoxProver(problem, violates, ends, report, record=cuts))
             if outcome.failure != TOO_SMALL:
                 return replace(outcome, cuts=cuts)
         if not problem.network.rectifiers_only:
-            return _run(IntervalProver(problem, violates, ends, report))
+            return _run(IntervalProver(problem, violates, ends, report, hidden))
         kept = SearchRecord(problem.exact) if record else None
-        outcome = _run(NeuronProver(problem, violates, ends, report, kept))
+        outcome = _run(NeuronProver(problem, violates, ends, report, hidden, kept))
         return outcome if kept is None or not outcome.proven else replace(outcome, record=kept.finish())
 
 

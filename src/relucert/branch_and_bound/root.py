@@ -11,23 +11,13 @@ import time
 import torch
 
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval
-from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.confirm import neuron_bounds
 from relucert.branch_and_bound.dual_ascent import DualAscent
 from relucert.branch_and_bound.refine import HIDDEN_RATE, HIDDEN_STEPS, Refining, both_bounds, improved, refine
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages, folds
 from relucert.network import Network
-
-
-def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Bounds:
-    """The bounds of every pre-activation: the intersection of Fast-Lin's and CROWN's."""
-    adaptive = hidden_bounds(network, region, CROWN, arithmetic)
-    parallel = hidden_bounds(network, region, FAST_LIN, arithmetic)
-    return {value: interval.meet(parallel[value]) for value, interval in adaptive.items()}
 
 
 def rooted(

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.rigor import check_subnormals
+from relucert.bounding.hidden import TimedBounds
 from relucert.branch_and_bound.pool import BatchType, Pool, StorageError
 from relucert.common.deadline import TimeUp, until
 from relucert.common.progress import Progress, Report, silent
@@ -191,6 +192,7 @@ class Prover(ABC):
         violates: Checks a point (size,) that the search came upon; True ends the search.
         ends: When time is over, on the monotonic clock.
         report: Called now and then with how far the search is.
+        hidden: Proven bounds of pre-activations to begin with, where there are such already.
         nodes: How many nodes were bounded.
         stage: What the search is doing or was doing last, in a word.
         bound: The least bound of the last visit of nodes, as computed.
@@ -200,6 +202,7 @@ class Prover(ABC):
     violates: Callable[[Tensor], bool]
     ends: float
     report: Report = silent
+    hidden: TimedBounds | None = None
     nodes: int = field(default=0, init=False)
     stage: str = field(default="root", init=False)
     bound: float | None = field(default=None, init=False)

@@ -16,13 +16,14 @@ from torch import Tensor
 from relucert.answers.verdicts import LATE
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import RECORDED, RIGOROUS
+from relucert.bounding.hidden import TimedBounds, cheap_bounds
 from relucert.bounding.interval import Bounds
 from relucert.branch_and_bound.certificate_tree import CertificateTree
 from relucert.branch_and_bound.dual_ascent import Nodes
 from relucert.branch_and_bound.node_tree import NodeTree, NodeVisitor
 from relucert.branch_and_bound.pool import Pool
 from relucert.branch_and_bound.refine import Refining
-from relucert.branch_and_bound.root import cheap_bounds, rooted
+from relucert.branch_and_bound.root import rooted
 from relucert.branch_and_bound.search_record import SearchRecord
 from relucert.branch_and_bound.stages import Stages
 from relucert.branch_and_bound.subtrees import Ended, Prover
@@ -56,6 +57,12 @@ class NeuronProver(Prover):
     def _open_rows(self) -> int:
         return len(self.left)
 
+    def _cheap_bounds(self) -> TimedBounds:
+        """Fast-Lin's and CROWN's bounds of all hidden neurons: those known already, where no proof is to be written."""
+        if self.record is not None:
+            return cheap_bounds(self.network, self.region, RECORDED)
+        return self.hidden or cheap_bounds(self.network, self.region, RIGOROUS)
+
     def _enter(self, stage: str) -> None:
         self.stage, self.bound = stage, None
         self._tell(len(self.left))
@@ -64,7 +71,7 @@ class NeuronProver(Prover):
         self._check_time()
         self.left = torch.arange(self.prop.rows.shape[1])
         self._enter("root")
-        bounds = cheap_bounds(self.network, self.region, RIGOROUS if self.record is None else RECORDED)
+        bounds = self._cheap_bounds().bounds
         if self._certified(bounds):
             return True
         self._enter("root")

@@ -22,7 +22,7 @@ from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer
 from relucert.network.rounded_activation import evaluated
 from relucert.network.selection import Computed, apply, computed
-from relucert.network.work import PullCount, backward_work, forward_work, pull_counts
+from relucert.network.work import PullCount, backward_work, forward_work, narrow_sources, pull_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +158,15 @@ class Network:
 
     @cached_property
     def suits_forward(self) -> bool:
-        """Whether carrying all symbols forward takes no more multiplications than pulling every neuron back."""
-        return forward_work(self) <= backward_work(self)
+        """Whether carrying all symbols forward takes no more multiplications than pulling every neuron back, and none
+        is bounded by narrower values."""
+        return not self.narrow_sources and forward_work(self) <= backward_work(self)
+
+    @cached_property
+    def narrow_sources(self) -> dict[int, set[int]]:
+        """By wide pre-activation, as those of attention in large networks, the values of few numbers that it is made
+        of."""
+        return narrow_sources(self)
 
     @cached_property
     def pull_counts(self) -> dict[int, PullCount]:
@@ -207,7 +214,7 @@ class Network:
     def with_operations(self, operations: Mapping[int, Layer]) -> Network:
         """The same graph with other operations, by the values they compute; the checks are not repeated."""
         twin = copy(self)
-        for name in ("shapes", "sizes", "suits_forward", "pull_counts", "roundings", "activations"):
+        for name in ("shapes", "sizes", "suits_forward", "narrow_sources", "pull_counts", "roundings", "activations"):
             twin.__dict__.pop(name, None)
         nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
         object.__setattr__(twin, "nodes", nodes)

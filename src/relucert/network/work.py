@@ -16,6 +16,9 @@ from relucert.network.pull_back import INPUT, pull_back, unit_forms
 if TYPE_CHECKING:
     from relucert.network.graph import Network
 
+MOST_WORK = 10**9  # multiplications for pulling all neurons of a pre-activation back, which is done all the same
+LEAST_GAIN = 4  # times as many neurons as there are numbers that they are made of
+
 
 def forward_work(network: Network) -> int:
     """Multiplications of one evaluation by the forward driver, all neurons unstable."""
@@ -39,6 +42,34 @@ def forward_work(network: Network) -> int:
 def backward_work(network: Network) -> int:
     """Multiplications of one evaluation by the backward driver, all neurons unstable."""
     return sum(network.sizes[value] * count.multiplications for value, count in network.pull_counts.items())
+
+
+def narrow_sources(network: Network) -> dict[int, set[int]]:
+    """By wide pre-activation, the values of far fewer numbers that it is made of.
+
+    Wide are those whose neurons take long to pull back, and are moves, scales and sums of few numbers.
+    """
+    wide = {}
+    for value, count in network.pull_counts.items():
+        if count.multiplications * network.sizes[value] > MOST_WORK:
+            sources = _computed_sources(network, value)
+            if LEAST_GAIN * sum(network.sizes[source] for source in sources) <= network.sizes[value]:
+                wide[value] = sources
+    return wide
+
+
+def _computed_sources(network: Network, value: int) -> set[int]:
+    """The results of products from which moves, scales and sums alone lead to a value, activations apart."""
+    sources, pending = set[int](), [value]
+    while pending:
+        current = pending.pop()
+        operation = network.node(current).operation if current != INPUT else None
+        if isinstance(operation, Affine):
+            if operation.work:
+                sources.add(current)
+            else:
+                pending.extend(network.node(current).inputs)
+    return sources
 
 
 class PullCount(NamedTuple):
