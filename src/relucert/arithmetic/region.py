@@ -170,11 +170,7 @@ class Region:
     @property
     def centre(self) -> Tensor:
         """The centres, one per region: (batch, size)."""
-        return self._shared(self.points)
-
-    def _shared(self, values: Tensor) -> Tensor:
-        """Values of the centres, (points, ...), as those of the regions, (batch, ...)."""
-        return values if self.which is None else values[self.which]
+        return self.points if self.which is None else self.points[self.which]
 
     def select(self, members: Tensor) -> Region:
         """The regions of some batch members."""
@@ -272,10 +268,7 @@ class Region:
         """A radius beyond which there are no further valid inputs, (batch,); infinite where they do not end."""
         if self.box is None:
             return torch.full_like(self.radius, torch.inf)
-        rooms = self._rooms(RIGOROUS).largest
-        if self.scale is not None:
-            moving = self.scale > 0
-            rooms = torch.where(moving, RIGOROUS.ceil(rooms / torch.where(moving, self.scale, 1)), 0)
+        rooms = self._scaled_rooms(RIGOROUS).largest
         endless = rooms.isinf().any(-1)
         finite = self.norm.distance_bound(rooms.where(rooms.isfinite(), 0), torch.zeros_like(rooms), RIGOROUS)
         return torch.where(endless, torch.inf, finite.clamp(min=LEAST_WHOLE))
@@ -293,6 +286,15 @@ class Region:
             return torch.where(difference > 0, arithmetic.ceil(difference), 0)  # a difference of 0 is exact
 
         return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
+
+    def _scaled_rooms(self, arithmetic: Arithmetic) -> Deviation:
+        """The rooms in units of the scale; 0 where a coordinate stays as it is."""
+        rooms = self._rooms(arithmetic)
+        if self.scale is None:
+            return rooms
+        moving = self.scale > 0
+        units = torch.where(moving, self.scale, 1)
+        return rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
 
     def deviation(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
         """Concretises linear forms on the input: how far they fall below and rise above their values at the reference.
@@ -318,9 +320,7 @@ class Region:
             members = torch.arange(first, first + len(chunk))
             deviations.append(self.select(members).deviation(Rows(chunk, shape), arithmetic, two_sided))
             first += len(chunk)
-        below = torch.cat([deviation.below for deviation in deviations])
-        symmetric = deviations[0].symmetric
-        return Deviation(below, below if symmetric else torch.cat([deviation.above for deviation in deviations]))
+        return Deviation.join(deviations, 0)
 
     def _lengths(self, forms: LinearForms) -> Tensor:
         """The dual norms of forms in units of the scale, as computed."""
@@ -337,12 +337,7 @@ class Region:
 
     def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
-        rooms = self._rooms(arithmetic)
-        if self.scale is not None:
-            moving = self.scale > 0
-            units = torch.where(moving, self.scale, 1)
-            rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
-        rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
+        rooms = self._scaled_rooms(arithmetic).map(lambda room: torch.minimum(room, self.radius[:, None]))
         scaled = forms if self.scale is None else forms.times(self.scale[None])
         if isinstance(scaled, Windows) and scaled.places is not None:
             gains = self._confined_windows(scaled, rooms, arithmetic, two_sided)

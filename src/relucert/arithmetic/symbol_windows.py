@@ -140,7 +140,8 @@ class SymbolWindows:
 
     def plus(self, other: SymbolWindows) -> SymbolWindows | None:
         """The sums of coefficients, where the windows of both lie at the same places; else None."""
-        if self.shape != other.shape or not self._strides_like(other):
+        fields = None if self.field is None or other.field is None else (self.field, other.field)
+        if self.shape != other.shape or (fields is not None and fields[0].stride != fields[1].stride):
             return None
         groups = {int(symbols[0]): (group, symbols) for group, symbols in zip(self.groups, self.symbols, strict=True)}
         for group, symbols in zip(other.groups, other.symbols, strict=True):
@@ -152,12 +153,8 @@ class SymbolWindows:
         windows, members = zip(*groups.values(), strict=True)
         if int(torch.cat(members).bincount().max()) > 1:
             return None
-        field = None if self.field is None or other.field is None else self.field.joined(other.field)
+        field = None if fields is None else fields[0].joined(fields[1])
         return replace(self, groups=windows, symbols=members, field=field)
-
-    def _strides_like(self, other: SymbolWindows) -> bool:
-        """Whether a neuron and the next one depend on pixels as far apart in both, where symbols are pixels."""
-        return self.field is None or other.field is None or self.field.stride == other.field.stride
 
     def absolute_totals(self) -> Tensor:
         """The sum of all symbols' absolute coefficients at each coordinate: (batch or 1, size)."""
@@ -174,8 +171,7 @@ class SymbolWindows:
 
     def lines(self) -> Iterator[RowSlices]:
         """All coefficients within the image, by the rows that they lie on and the columns where windows begin."""
-        widths = sorted({group.width for group in self.groups})
-        for width in widths:
+        for width in sorted({group.width for group in self.groups}):
             members = [pair for pair in zip(self.groups, self.symbols, strict=True) if pair[0].width == width]
             parts = [self._lines_of(group, symbols) for group, symbols in members]
             coefficients = torch.cat([part for part, _ in parts])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,15 +19,11 @@ from relucert.arithmetic.forms import LinearForms, Rows, Shape
 Pair = tuple[int, int]  # vertical, horizontal
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Where forms lie on an image: rows and columns, (forms,) each."""
 
     rows: Tensor
     columns: Tensor
-
-    def equal(self, other: Places) -> bool:
-        return torch.equal(self.rows, other.rows) and torch.equal(self.columns, other.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,7 @@ class Windows(LinearForms):
 
     def pick(self, chosen: Tensor) -> Windows:
         columns = to_columns(self.coefficients).index_select(3, chosen)
-        places = None if self.places is None else Places(self.places.rows[chosen], self.places.columns[chosen])
+        places = None if self.places is None else Places(*(numbers[chosen] for numbers in self.places))
         return replace(self, coefficients=from_columns(columns), places=places)
 
     def replaced(self, coefficients: Tensor) -> Windows:
@@ -150,7 +147,7 @@ class Windows(LinearForms):
         """Whether the windows of both lie at the same places, but for their offsets."""
         assert self.places is not None
         assert other.places is not None
-        return self.stride == other.stride and (self.places is other.places or self.places.equal(other.places))
+        return self.stride == other.stride and all(map(torch.equal, self.places, other.places))
 
     def moved(self, coefficients: Tensor, shape: Shape, stride: Pair, padding: Pair) -> Windows:
         """The windows that a convolution's transpose makes of these: on its input, of this shape."""
@@ -194,7 +191,7 @@ class Windows(LinearForms):
         numbers = to_columns(self.coefficients).flatten()
         sums = numbers.new_zeros((total + 1) * batch).index_add(0, target.flatten(), numbers)
         windows = sums[: total * batch].view(*extents, channels, count, batch)
-        return Windows(from_columns(windows), shape, Places(corners[0], corners[1]))
+        return Windows(from_columns(windows), shape, Places(*corners))
 
     def fitted(self) -> Windows:
         """The same forms, as whole images where their windows are larger than those."""

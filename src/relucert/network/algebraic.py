@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import ElementaryFunctions
@@ -97,6 +96,7 @@ class Sqrt(SmoothActivation):
 
     name: ClassVar[str] = "sqrt"
     curvatures = (-1,)
+    rounding_scale = 0.0
 
     def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower >= 0) & (upper >= 0)
@@ -108,9 +108,6 @@ class Sqrt(SmoothActivation):
         """The root, off by 4 u, and its derivative, off by 5 u."""
         value = functions.sqrt(points)
         return Terms(value, 0.5 / value)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.zeros_like(lower)
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return inference.least_operand, math.inf
@@ -126,6 +123,7 @@ class Log(SmoothActivation):
 
     name: ClassVar[str] = "log"
     curvatures = (-1,)
+    rounding_scale = 1.0
 
     def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower > 0) & (upper > 0)
@@ -136,9 +134,6 @@ class Log(SmoothActivation):
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return inference.least_operand, math.inf

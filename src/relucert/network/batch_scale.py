@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
-from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
+from relucert.arithmetic.symbol_windows import SymbolWindows
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units, differentiable
+from relucert.network.operation import Elementwise, Units, differentiable
 from relucert.network.registry import register
 from relucert.network.scale import FOLDED_ROUNDINGS, Scale
 
@@ -23,7 +23,7 @@ SMALLEST = torch.finfo(torch.float64).smallest_normal
 
 @register
 @dataclass(frozen=True, eq=False)
-class BatchScale(Affine):
+class BatchScale(Elementwise):
     """`x * gain / sqrt(variance + epsilon)`, with the true square root: `terms` counts its rounding, too."""
 
     name: ClassVar[str] = "batch scale"
@@ -70,9 +70,6 @@ class BatchScale(Affine):
 
     def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
         return self._scale.images(symbols, shape)
-
-    def count_image(self, extent: Extent) -> tuple[int, Extent]:
-        return 0, extent
 
     @cached_property
     @differentiable

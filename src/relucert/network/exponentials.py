@@ -26,6 +26,7 @@ class Exp(SmoothActivation):
     """`e^x`, coordinate by coordinate."""
 
     name: ClassVar[str] = "exp"
+    rounding_scale = 0.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].exp()
@@ -33,9 +34,6 @@ class Exp(SmoothActivation):
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         value = functions.exp(points)
         return Terms(value, value)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.zeros_like(lower)
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(min=0).log()
@@ -47,6 +45,7 @@ class Softplus(SmoothActivation):
     """`log(1 + e^x)`, coordinate by coordinate."""
 
     name: ClassVar[str] = "softplus"
+    rounding_scale = 1.0
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -57,9 +56,6 @@ class Softplus(SmoothActivation):
         fall = functions.exp(-points.abs())
         share = 1 / (1 + fall)
         return Terms(points.clamp(min=0) + functions.log1p(fall), torch.where(points < 0, fall * share, share))
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(0, 1).logit()
@@ -95,9 +91,10 @@ class Elu(SmoothActivation):
         value = torch.where(left, self.alpha * functions.expm1(negative), points)
         return Terms(value, torch.where(left, self.alpha * functions.exp(negative), 1))
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+    @property
+    def rounding_scale(self) -> float:
         """alpha: some compute e^x, and then take 1 off."""
-        return torch.full_like(lower, self.alpha)
+        return self.alpha
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.elementary import PLAIN, TAIL, ElementaryFunctions
+from relucert.arithmetic.elementary import PLAIN, TAIL, ElementaryFunctions, logistic
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -59,10 +59,8 @@ class _Gated(SmoothActivation):
     """Concave, convex, concave, and without parameters."""
 
     curvatures = (-1, 1, -1)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """|x|: the gate may be 1 less something that is nearly 1."""
-        return torch.maximum(lower.abs(), upper.abs())
+    rounding_scale = 0.0
+    is_gate = True
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return _inverses(type(self))[piece](slope)
@@ -93,10 +91,9 @@ class Silu(_Gated):
         return functional.silu(inputs[0])
 
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
-        """The gate g is off by 18 u, g (1 - g) by 28 u; f' = g + x g (1 - g)."""
-        fall = functions.exp(-points.abs())
-        share = 1 / (1 + fall)
-        gate, change = torch.where(points < 0, fall * share, share), points * (fall * share * share)
+        """f' = g + x g (1 - g), where g is the gate."""
+        gate, rise = logistic(points, functions)
+        change = points * rise
         return Terms(points * gate, gate + change, slope_size=gate + change.abs())
 
 
@@ -143,11 +140,9 @@ class GeluTanh(_Gated):
         near = points.clamp(-30, 30)
         square = near * near
         argument = near * (TANH_FACTOR + TANH_CUBE * square)
-        fall = functions.exp(-argument.abs())
-        share = 1 / (1 + fall)
+        gate, rise = logistic(argument, functions)
         error_factor = 1 + argument.abs()
-        gate = torch.where(points < 0, fall * share, share)
-        change = near * (fall * share * share) * (TANH_FACTOR + 3 * TANH_CUBE * square)
+        change = near * rise * (TANH_FACTOR + 3 * TANH_CUBE * square)
         size = torch.where(points < 0, gate * error_factor, 2)
         return Terms(points * gate, gate + change, points.abs() * size, size + change.abs() * error_factor)
 
@@ -188,6 +183,8 @@ class HardSwish(SmoothActivation):
     breakpoints = (EnclosedPoint(-3.0, -3.0), EnclosedPoint(3.0, 3.0))
     stationary_points = (EnclosedPoint(-1.5, -1.5),)
     smooth_breakpoints: ClassVar[bool] = False
+    rounding_scale = 0.0
+    is_gate = True
     lipschitz = 1.5
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -199,9 +196,6 @@ class HardSwish(SmoothActivation):
         inner = (points > -3) & (points < 3)
         slope = torch.where(inner, (2 * points + 3) / 6, gate)
         return Terms(points * gate, slope, slope_size=torch.where(inner, (2 * points.abs() + 3) / 6, gate))
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.maximum(lower.abs(), upper.abs())
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
-
-if TYPE_CHECKING:
-    from relucert.arithmetic.rigor import Arithmetic
 
 
 class Corners(NamedTuple):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
 from relucert.network.registry import register
-
-if TYPE_CHECKING:
-    from relucert.arithmetic.rigor import Arithmetic
 
 
 @register

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
-from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
+from relucert.arithmetic.symbol_windows import SymbolWindows
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units
+from relucert.network.operation import Elementwise, Units
 from relucert.network.registry import register
 
 FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines it with its neighbours beforehand
@@ -20,7 +20,7 @@ FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines 
 
 @register
 @dataclass(frozen=True, eq=False)
-class Scale(Affine):
+class Scale(Elementwise):
     """`x * factor`, or `x / factor` where `divide`: a stored divisor is never replaced by its rounded inverse."""
 
     name: ClassVar[str] = "scale"
@@ -46,9 +46,6 @@ class Scale(Affine):
     def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
         factors = self.factor.expand(shape).reshape(1, -1)
         return symbols.over(factors) if self.divide else symbols.times(factors)
-
-    def count_image(self, extent: Extent) -> tuple[int, Extent]:
-        return 0, extent
 
     @property
     def roundings(self) -> int:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import ROOT_PI, ElementaryFunctions
+from relucert.arithmetic.elementary import ROOT_PI, ElementaryFunctions, logistic
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -23,13 +23,11 @@ class _Sigmoidal(SmoothActivation):
 
     curvatures = (1, -1)
     breakpoints = (EnclosedPoint(0.0, 0.0),)
+    rounding_scale = 1.0
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         distance = self.distance(slope)
         return -distance if piece == 0 else distance
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def distance(self, slope: Tensor) -> Tensor:
         """How far from 0 f' is about the slope."""
@@ -48,10 +46,7 @@ class Sigmoid(_Sigmoidal):
         return inputs[0].sigmoid()
 
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
-        """With e = e^-|x|, off by 8 u: 1 / (1 + e) or e / (1 + e), off by 18 u, and e / (1 + e)^2, off by 28 u."""
-        fall = functions.exp(-points.abs())
-        share = 1 / (1 + fall)
-        return Terms(torch.where(points < 0, fall * share, share), fall * share * share)
+        return Terms(*logistic(points, functions))
 
     def distance(self, slope: Tensor) -> Tensor:
         root = (1 - 4 * slope.clamp(0, 0.25)).sqrt()

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import LARGEST_ANGLE, ElementaryFunctions
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.curvature import CurvedPiece, EnclosedPoint
 from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
-
-if TYPE_CHECKING:
-    from relucert.arithmetic.rigor import Arithmetic
 
 PIECES = 4  # from zero to zero, which cover intervals of up to two half periods
 LARGEST_ACCURATE = 2.0**13  # of arguments of which something is assumed about evaluations in floating point
@@ -31,6 +29,7 @@ class _Wave(SmoothActivation):
     quarter: ClassVar[int]
     curvatures = (1, -1) * (PIECES // 2)
     lipschitz = 1.0
+    rounding_scale = 1.0
 
     def is_covered(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Whether the pieces cover the interval."""
@@ -63,9 +62,6 @@ class _Wave(SmoothActivation):
         least, largest = super().derivatives(lower, upper)
         is_covered = self.is_covered(lower, upper)
         return torch.where(is_covered, least.clamp(min=-1), -1), torch.where(is_covered, largest.clamp(max=1), 1)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return -LARGEST_ACCURATE, LARGEST_ACCURATE
