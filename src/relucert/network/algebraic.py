@@ -8,7 +8,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -24,7 +23,6 @@ LARGEST_EXPONENT = 64
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Power(SmoothActivation):
     """`x^exponent` for a whole exponent from 2 to 64, coordinate by coordinate."""
 
@@ -65,7 +63,6 @@ class Power(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Reciprocal(SmoothActivation):
     """`1 / x`, coordinate by coordinate; not defined at 0."""
 
@@ -90,7 +87,6 @@ class Reciprocal(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sqrt(SmoothActivation):
     """The square root, coordinate by coordinate; not defined below 0."""
 
@@ -117,7 +113,6 @@ class Sqrt(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Log(SmoothActivation):
     """The natural logarithm, coordinate by coordinate; not defined at 0 and below."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -22,7 +22,6 @@ SMALLEST = torch.finfo(torch.float64).smallest_normal
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class BatchScale(Elementwise):
     """`x * gain / sqrt(variance + epsilon)`, with the true square root: `terms` counts its rounding, too."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import ClassVar
@@ -30,7 +29,6 @@ LEAST_FACTORS = 48  # input channels times kernel width from which products by i
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Convolution(Affine):
     """A convolution of images (channels, height, width), zero outside.
 

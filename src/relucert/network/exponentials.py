@@ -6,7 +6,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -21,7 +20,6 @@ from relucert.network.smooth_activation import SmoothActivation, Terms
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Exp(SmoothActivation):
     """`e^x`, coordinate by coordinate."""
 
@@ -40,7 +38,6 @@ class Exp(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Softplus(SmoothActivation):
     """`log(1 + e^x)`, coordinate by coordinate."""
 
@@ -62,7 +59,6 @@ class Softplus(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Elu(SmoothActivation):
     """`x` where it is positive, else `alpha (e^x - 1)`, coordinate by coordinate; alpha is positive."""
 

@@ -78,7 +78,6 @@ def _inverses(kind: type[_Gated]) -> tuple[_Inverse, ...]:
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Silu(_Gated):
     """`x / (1 + e^-x)`, coordinate by coordinate; also known as swish."""
 
@@ -98,7 +97,6 @@ class Silu(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Gelu(_Gated):
     """`x (1 + erf(x / sqrt 2)) / 2`, coordinate by coordinate."""
 
@@ -122,7 +120,6 @@ class Gelu(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class GeluTanh(_Gated):
     """`x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, coordinate by coordinate."""
 
@@ -148,7 +145,6 @@ class GeluTanh(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Mish(_Gated):
     """`x tanh(log(1 + e^x))`, coordinate by coordinate."""
 
@@ -173,7 +169,6 @@ class Mish(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class HardSwish(SmoothActivation):
     """`x min(max(x + 3, 0), 6) / 6`, coordinate by coordinate: a parabola between two straight pieces."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import ClassVar
@@ -20,7 +19,6 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class IndexMap(Affine):
     """Every output coordinate is an input coordinate, or zero.
 

@@ -1,6 +1,5 @@
 """A fully connected layer."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -18,7 +17,6 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Linear(Affine):
     """`weight @ x + bias`; weight: (outputs, inputs), one row per output neuron; bias: (outputs,)."""
 

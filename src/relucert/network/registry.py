@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from typing_extensions import dataclass_transform
 
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network.activation import Activation
@@ -12,17 +15,18 @@ Layer: TypeAlias = Affine | Activation
 """The operation of a node."""
 
 _REGISTRY: dict[str, type[Layer]] = {}
-_Registered = TypeVar("_Registered", bound=type[Layer])
+_Registered = TypeVar("_Registered", bound=Layer)
 
 
-def register(operation: _Registered) -> _Registered:
-    """Class decorator: makes an operation known under its name."""
+@dataclass_transform(frozen_default=True, eq_default=False)
+def register(operation: type[_Registered]) -> type[_Registered]:
+    """Class decorator: makes a frozen dataclass of an operation, and makes it known under its name."""
     if not is_layer(operation):
         raise NetworkError(f"the operation {operation.name!r} is neither affine nor an activation")
     if operation.name in _REGISTRY:
         raise NetworkError(f"an operation named {operation.name!r} exists already")
     _REGISTRY[operation.name] = operation
-    return operation
+    return dataclass(frozen=True, eq=False)(operation)
 
 
 def find(name: str) -> type[Layer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -14,7 +13,6 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Relu(Activation):
     """`max(x, 0)`, coordinate by coordinate."""
 

@@ -1,6 +1,5 @@
 """Flatten, reshape and every other change of shape that keeps the order of the coordinates."""
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Reshape(Elementwise):
     """The same numbers in the same order, from the shape `before` to the shape `after` (both without the batch)."""
 

@@ -1,7 +1,6 @@
 """Multiplication or division by constants, as in input normalisation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +18,6 @@ FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines 
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Scale(Elementwise):
     """`x * factor`, or `x / factor` where `divide`: a stored divisor is never replaced by its rounded inverse."""
 

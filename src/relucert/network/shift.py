@@ -1,7 +1,6 @@
 """Addition of constants, as in input normalisation or a bias on its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -14,7 +13,6 @@ from relucert.network.scale import FOLDED_ROUNDINGS, broadcast_shape
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Shift(Elementwise):
     """`x + offset`."""
 

@@ -6,7 +6,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -35,7 +34,6 @@ class _Sigmoidal(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sigmoid(_Sigmoidal):
     """`1 / (1 + e^-x)`, coordinate by coordinate."""
 
@@ -54,7 +52,6 @@ class Sigmoid(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Tanh(_Sigmoidal):
     """`tanh x`, coordinate by coordinate."""
 
@@ -74,7 +71,6 @@ class Tanh(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Erf(_Sigmoidal):
     """The error function, coordinate by coordinate."""
 
@@ -96,7 +92,6 @@ class Erf(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Softsign(_Sigmoidal):
     """`x / (1 + |x|)`, coordinate by coordinate."""
 

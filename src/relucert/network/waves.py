@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -90,7 +89,6 @@ class _Wave(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sin(_Wave):
     """The sine, coordinate by coordinate."""
 
@@ -106,7 +104,6 @@ class Sin(_Wave):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Cos(_Wave):
     """The cosine, coordinate by coordinate."""
 
