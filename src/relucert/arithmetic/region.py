@@ -307,38 +307,30 @@ class Region:
             return Deviation(moved, moved)
         if self.box is not None:
             return self._confined(forms, arithmetic, two_sided)
-        return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
+        lengths = self.norm.dual_length(self._scaled(forms).stored(), -1)
+        lengths = self.norm.above_length(lengths, forms.terms + 1, arithmetic)
+        if self.scale is not None and arithmetic.rigorous:
+            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
+        moved = arithmetic.above(lengths * self.radius[:, None], 1)
+        return Deviation(moved, moved)
 
     def chunked_deviation(self, chunks: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """`deviation` of forms that come as consecutive chunks of the batch, (members, forms, size) each."""
-        shape = (self.points.shape[1],)
-        if self.box is None and not self._is_box:
-            lengths = [self._lengths(Rows(chunk, shape)) for chunk in chunks]
-            return self._unconfined(torch.cat(lengths), shape[0], arithmetic)
         first, deviations = 0, []
         for chunk in chunks:
-            members = torch.arange(first, first + len(chunk))
-            deviations.append(self.select(members).deviation(Rows(chunk, shape), arithmetic, two_sided))
+            members, forms = torch.arange(first, first + len(chunk)), Rows(chunk, (self.points.shape[1],))
+            deviations.append(self.select(members).deviation(forms, arithmetic, two_sided))
             first += len(chunk)
         return Deviation.join(deviations, 0)
 
-    def _lengths(self, forms: LinearForms) -> Tensor:
-        """The dual norms of forms in units of the scale, as computed."""
-        scaled = forms if self.scale is None else forms.times(self.scale[None])
-        return self.norm.dual_length(scaled.stored(), -1)
-
-    def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
-        """The deviation where every input is valid, from the forms' dual norms over `size` coordinates."""
-        lengths = self.norm.above_length(lengths, size + 1, arithmetic)
-        if self.scale is not None and arithmetic.rigorous:
-            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
-        moved = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
-        return Deviation(moved, moved)
+    def _scaled(self, forms: LinearForms) -> LinearForms:
+        """Forms in units of the scale."""
+        return forms if self.scale is None else forms.times(self.scale[None])
 
     def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
         rooms = self._scaled_rooms(arithmetic).map(lambda room: torch.minimum(room, self.radius[:, None]))
-        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        scaled = self._scaled(forms)
         if isinstance(scaled, Windows) and scaled.places is not None:
             gains = self._confined_windows(scaled, rooms, arithmetic, two_sided)
         else:

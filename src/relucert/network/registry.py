@@ -20,13 +20,14 @@ _Registered = TypeVar("_Registered", bound=Layer)
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def register(operation: type[_Registered]) -> type[_Registered]:
-    """Class decorator: makes a frozen dataclass of an operation, and makes it known under its name."""
+    """Class decorator: makes a frozen dataclass of an operation, unless it is one, known under its name."""
     if not is_layer(operation):
         raise NetworkError(f"the operation {operation.name!r} is neither affine nor an activation")
     if operation.name in _REGISTRY:
         raise NetworkError(f"an operation named {operation.name!r} exists already")
-    _REGISTRY[operation.name] = operation
-    return dataclass(frozen=True, eq=False)(operation)
+    known = operation if "__dataclass_fields__" in vars(operation) else dataclass(frozen=True, eq=False)(operation)
+    _REGISTRY[operation.name] = known
+    return known
 
 
 def find(name: str) -> type[Layer]:

@@ -17,19 +17,11 @@ from relucert.network.registry import register
 FOLDED_ROUNDINGS = 8  # of a factor or an offset: also where a runtime combines it with its neighbours beforehand
 
 
-@register
-class Scale(Elementwise):
+class Scaling(Elementwise):
     """`x * factor`, or `x / factor` where `divide`: a stored divisor is never replaced by its rounded inverse."""
 
-    name: ClassVar[str] = "scale"
     factor: Tensor
     divide: bool
-    terms = 1
-
-    def shape(self, *inputs: Shape) -> Shape:
-        if self.divide and bool((self.factor == 0).any()):
-            raise NetworkError("scale: division by zero")
-        return broadcast_shape(self.name, self.factor, inputs[0])
 
     def linear(self, *inputs: Tensor) -> Tensor:
         return inputs[0] / self.factor if self.divide else inputs[0] * self.factor
@@ -45,6 +37,28 @@ class Scale(Elementwise):
         factors = self.factor.expand(shape).reshape(1, -1)
         return symbols.over(factors) if self.divide else symbols.times(factors)
 
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        factor = self.factor.expand(shape).flatten()
+        if units.indices is not None:
+            factor = factor[units.indices]
+        scale = factor.new_ones(1) if units.scale is None else units.scale
+        return Units(units.indices, Scale(factor, self.divide).linear(scale).reshape(-1, len(factor)))
+
+
+@register
+class Scale(Scaling):
+    """`x * factor`, or `x / factor` where `divide`."""
+
+    name: ClassVar[str] = "scale"
+    factor: Tensor
+    divide: bool
+    terms = 1
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.divide and bool((self.factor == 0).any()):
+            raise NetworkError("scale: division by zero")
+        return broadcast_shape(self.name, self.factor, inputs[0])
+
     @property
     def roundings(self) -> int:
         factors = self.factor.abs()
@@ -53,13 +67,6 @@ class Scale(Elementwise):
     def can_be_evaluated(self, inference: Inference) -> bool:
         """A factor may be rounded, as a number in a program is: that is one of the roundings."""
         return inference.divides_by(self.factor if self.divide else self.factor[self.factor != 0])
-
-    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
-        factor = self.factor.expand(shape).flatten()
-        if units.indices is not None:
-            factor = factor[units.indices]
-        scale = factor.new_ones(1) if units.scale is None else units.scale
-        return Units(units.indices, Scale(factor, self.divide).linear(scale).reshape(-1, len(factor)))
 
 
 def broadcast_shape(name: str, constant: Tensor, shape: Shape) -> Shape:
