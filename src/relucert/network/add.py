@@ -1,7 +1,6 @@
 """The sum of two branches."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -15,8 +14,8 @@ from relucert.network.registry import register
 class Add(Affine):
     """`x + y` of two values of one shape: a residual connection."""
 
-    name: ClassVar[str] = "add"
-    arity: ClassVar[int] = 2
+    name = "add"
+    arity = 2
     terms = 2
     roundings = 1
 

@@ -8,7 +8,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -26,7 +25,7 @@ LARGEST_EXPONENT = 64
 class Power(SmoothActivation):
     """`x^exponent` for a whole exponent from 2 to 64, coordinate by coordinate."""
 
-    name: ClassVar[str] = "power"
+    name = "power"
     exponent: int
 
     def __post_init__(self) -> None:
@@ -66,7 +65,7 @@ class Power(SmoothActivation):
 class Reciprocal(SmoothActivation):
     """`1 / x`, coordinate by coordinate; not defined at 0."""
 
-    name: ClassVar[str] = "reciprocal"
+    name = "reciprocal"
     curvatures = (-1, 1)
     breakpoints = (EnclosedPoint(0.0, 0.0),)
 
@@ -90,7 +89,7 @@ class Reciprocal(SmoothActivation):
 class Sqrt(SmoothActivation):
     """The square root, coordinate by coordinate; not defined below 0."""
 
-    name: ClassVar[str] = "sqrt"
+    name = "sqrt"
     curvatures = (-1,)
     rounding_scale = 0.0
 
@@ -116,7 +115,7 @@ class Sqrt(SmoothActivation):
 class Log(SmoothActivation):
     """The natural logarithm, coordinate by coordinate; not defined at 0 and below."""
 
-    name: ClassVar[str] = "log"
+    name = "log"
     curvatures = (-1,)
     rounding_scale = 1.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ SMALLEST = torch.finfo(torch.float64).smallest_normal
 class BatchScale(Scaling):
     """`x * gain / sqrt(variance + epsilon)`, with the true square root: `terms` counts its rounding, too."""
 
-    name: ClassVar[str] = "batch scale"
+    name = "batch scale"
     gain: Tensor
     variance: Tensor
     epsilon: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,7 +44,7 @@ class Convolution(Affine):
         groups: Parts of the channels that are convolved separately.
     """
 
-    name: ClassVar[str] = "convolution"
+    name = "convolution"
     weight: Tensor
     bias: Tensor
     size: Shape

@@ -6,7 +6,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from relucert.network.smooth_activation import SmoothActivation, Terms
 class Exp(SmoothActivation):
     """`e^x`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "exp"
+    name = "exp"
     rounding_scale = 0.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -41,7 +40,7 @@ class Exp(SmoothActivation):
 class Softplus(SmoothActivation):
     """`log(1 + e^x)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "softplus"
+    name = "softplus"
     rounding_scale = 1.0
     lipschitz = 1.0
 
@@ -62,7 +61,7 @@ class Softplus(SmoothActivation):
 class Elu(SmoothActivation):
     """`x` where it is positive, else `alpha (e^x - 1)`, coordinate by coordinate; alpha is positive."""
 
-    name: ClassVar[str] = "elu"
+    name = "elu"
     alpha: float
 
     def __post_init__(self) -> None:

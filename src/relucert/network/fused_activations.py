@@ -10,7 +10,7 @@ represent them, so both networks are one function of real numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -89,13 +89,9 @@ def _inner_points(ends: Sequence[Fraction]) -> list[Fraction]:
 
 def fuse_activations(network: Network) -> Network:
     """The same function of real numbers with every such group as one activation."""
-    users: dict[int, set[int]] = {value: set() for value in range(network.output + 1)}
-    for value, node in network.steps():
-        for source in node.inputs:
-            users[source].add(value)
     fused: dict[int, Node] = {}
     for value in range(network.output, 0, -1):
-        for group in reversed(list(_groups(network, users, value))):
+        for group in reversed(list(_groups(network, value))):
             activation = group.activation(network)
             if activation is not None:
                 fused[value] = Node(activation, (group.root,))
@@ -143,11 +139,11 @@ class _Group:
         return functions[self.values[-1]]
 
 
-def _groups(network: Network, users: Mapping[int, set[int]], value: int) -> Iterator[_Group]:
+def _groups(network: Network, value: int) -> Iterator[_Group]:
     """The groups that end at a value, smaller ones first; what is computed within one has no other users."""
     frontier, inner = {value}, set[int]()
     while (last := max(frontier)) and isinstance(network.node(last).operation, Relu | Add | Scale | Shift):
-        if last != value and not users[last] <= inner:
+        if last != value and not inner.issuperset(network.users[last]):
             return
         frontier.remove(last)
         inner.add(last)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -81,7 +80,7 @@ def _inverses(kind: type[_Gated]) -> tuple[_Inverse, ...]:
 class Silu(_Gated):
     """`x / (1 + e^-x)`, coordinate by coordinate; also known as swish."""
 
-    name: ClassVar[str] = "silu"
+    name = "silu"
     breakpoints = (EnclosedPoint.near(-2.3993572805154675), EnclosedPoint.near(2.3993572805154675))
     stationary_points = (EnclosedPoint.near(-1.2784645427610737),)
     lipschitz = 1.0998393201288671
@@ -100,7 +99,7 @@ class Silu(_Gated):
 class Gelu(_Gated):
     """`x (1 + erf(x / sqrt 2)) / 2`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "gelu"
+    name = "gelu"
     breakpoints = (EnclosedPoint.near(-1.4142135623730951), EnclosedPoint.near(1.4142135623730951))
     stationary_points = (EnclosedPoint.near(-0.7517915246935645),)
     lipschitz = 1.128904145185155
@@ -123,7 +122,7 @@ class Gelu(_Gated):
 class GeluTanh(_Gated):
     """`x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "gelu tanh"
+    name = "gelu tanh"
     breakpoints = (EnclosedPoint.near(-1.4185040087908283), EnclosedPoint.near(1.4185040087908283))
     stationary_points = (EnclosedPoint.near(-0.7524614220710163),)
     lipschitz = 1.128993068658772
@@ -148,7 +147,7 @@ class GeluTanh(_Gated):
 class Mish(_Gated):
     """`x tanh(log(1 + e^x))`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "mish"
+    name = "mish"
     breakpoints = (EnclosedPoint.near(-2.256376396360793), EnclosedPoint.near(1.4905711794854284))
     stationary_points = (EnclosedPoint.near(-1.1924312145154952),)
     lipschitz = 1.0884981612517283
@@ -172,12 +171,12 @@ class Mish(_Gated):
 class HardSwish(SmoothActivation):
     """`x min(max(x + 3, 0), 6) / 6`, coordinate by coordinate: a parabola between two straight pieces."""
 
-    name: ClassVar[str] = "hard swish"
+    name = "hard swish"
     curvatures = (1, 1, 1)
     overflow_factor = 8  # it is a sixth of a product of up to 6 |x|
     breakpoints = (EnclosedPoint(-3.0, -3.0), EnclosedPoint(3.0, 3.0))
     stationary_points = (EnclosedPoint(-1.5, -1.5),)
-    smooth_breakpoints: ClassVar[bool] = False
+    smooth_breakpoints = False
     rounding_scale = 0.0
     is_gate = True
     lipschitz = 1.5

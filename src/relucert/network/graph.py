@@ -126,6 +126,15 @@ class Network:
         """The activations by the values that they compute, in order."""
         return {value: node.operation for value, node in self.steps() if isinstance(node.operation, Activation)}
 
+    @cached_property
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """For every value, the values that are computed from it directly, in order."""
+        users: list[list[int]] = [[] for _ in self.shapes]
+        for value, node in self.steps():
+            for source in set(node.inputs):
+                users[source].append(value)
+        return tuple(map(tuple, users))
+
     @property
     def rectifiers_only(self) -> bool:
         """Whether every activation is ReLU."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ class IndexMap(Affine):
         after: The shape of the output.
     """
 
-    name: ClassVar[str] = "index map"
+    name = "index map"
     indices: Shape
     before: Shape
     after: Shape

@@ -1,7 +1,6 @@
 """A fully connected layer."""
 
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from relucert.network.registry import register
 class Linear(Affine):
     """`weight @ x + bias`; weight: (outputs, inputs), one row per output neuron; bias: (outputs,)."""
 
-    name: ClassVar[str] = "linear"
+    name = "linear"
     weight: Tensor
     bias: Tensor
 

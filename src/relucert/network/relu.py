@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -16,8 +14,8 @@ from relucert.network.registry import register
 class Relu(Activation):
     """`max(x, 0)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "relu"
-    rectifier: ClassVar[bool] = True
+    name = "relu"
+    rectifier = True
     lipschitz = 1.0
     roundings = 0
 

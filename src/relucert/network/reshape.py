@@ -1,7 +1,6 @@
 """Flatten, reshape and every other change of shape that keeps the order of the coordinates."""
 
 from math import prod
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from relucert.network.registry import register
 class Reshape(Elementwise):
     """The same numbers in the same order, from the shape `before` to the shape `after` (both without the batch)."""
 
-    name: ClassVar[str] = "reshape"
+    name = "reshape"
     before: Shape
     after: Shape
     terms = 0

@@ -1,7 +1,6 @@
 """Multiplication or division by constants, as in input normalisation."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -49,7 +48,7 @@ class Scaling(Elementwise):
 class Scale(Scaling):
     """`x * factor`, or `x / factor` where `divide`."""
 
-    name: ClassVar[str] = "scale"
+    name = "scale"
     factor: Tensor
     divide: bool
     terms = 1

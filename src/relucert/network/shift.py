@@ -1,7 +1,6 @@
 """Addition of constants, as in input normalisation or a bias on its own."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from relucert.network.scale import FOLDED_ROUNDINGS, broadcast_shape
 class Shift(Elementwise):
     """`x + offset`."""
 
-    name: ClassVar[str] = "shift"
+    name = "shift"
     offset: Tensor
     terms = 0
 

@@ -6,7 +6,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,7 +36,7 @@ class _Sigmoidal(SmoothActivation):
 class Sigmoid(_Sigmoidal):
     """`1 / (1 + e^-x)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "sigmoid"
+    name = "sigmoid"
     lipschitz = 0.25
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -55,7 +54,7 @@ class Sigmoid(_Sigmoidal):
 class Tanh(_Sigmoidal):
     """`tanh x`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "tanh"
+    name = "tanh"
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -74,7 +73,7 @@ class Tanh(_Sigmoidal):
 class Erf(_Sigmoidal):
     """The error function, coordinate by coordinate."""
 
-    name: ClassVar[str] = "erf"
+    name = "erf"
     lipschitz = math.nextafter(2 / ROOT_PI, 2)
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -95,7 +94,7 @@ class Erf(_Sigmoidal):
 class Softsign(_Sigmoidal):
     """`x / (1 + |x|)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "softsign"
+    name = "softsign"
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:

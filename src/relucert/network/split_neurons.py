@@ -12,7 +12,6 @@ numbers. The folded network is for bounds: evaluations in floating point and pro
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -48,23 +47,22 @@ def fold_split_neurons(network: Network) -> Network:
     to fold."""
     if network.inference.rounds:
         return network
-    uses = Counter(source for node in network.nodes for source in node.inputs)
     folded: dict[int, _Folded] = {}  # by the value of the layer after the ReLUs
     for value, node in network.steps():
         check_time()
-        fold = _fold_at(network, node, uses)
+        fold = _fold_at(network, node)
         if fold is not None and _replaced(network, value)[0] not in folded:
             folded[value] = fold
     return fold_split_neurons(_rebuilt(network, folded)) if folded else network
 
 
-def _fold_at(network: Network, node: Node, uses: Counter[int]) -> _Folded | None:
+def _fold_at(network: Network, node: Node) -> _Folded | None:
     """What a layer after ReLUs becomes together with the layer before them; None where nothing is to fold."""
     after, relu = node.operation, node.inputs[0]
-    if not isinstance(after, Neurons) or not relu or uses[relu] > 1:
+    if not isinstance(after, Neurons) or not relu or len(network.users[relu]) > 1:
         return None
     before_value = network.node(relu).inputs[0]
-    if not isinstance(network.node(relu).operation, Relu) or not before_value or uses[before_value] > 1:
+    if not isinstance(network.node(relu).operation, Relu) or not before_value or len(network.users[before_value]) > 1:
         return None
     before = network.node(before_value).operation
     if not isinstance(before, Neurons) or type(before) is not type(after) or before.weight.dtype != after.weight.dtype:

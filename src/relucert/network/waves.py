@@ -92,8 +92,8 @@ class _Wave(SmoothActivation):
 class Sin(_Wave):
     """The sine, coordinate by coordinate."""
 
-    name: ClassVar[str] = "sin"
-    quarter: ClassVar[int] = 0
+    name = "sin"
+    quarter = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sin()
@@ -107,8 +107,8 @@ class Sin(_Wave):
 class Cos(_Wave):
     """The cosine, coordinate by coordinate."""
 
-    name: ClassVar[str] = "cos"
-    quarter: ClassVar[int] = 1
+    name = "cos"
+    quarter = 1
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].cos()
