@@ -15,19 +15,20 @@ Layer: TypeAlias = Affine | Activation
 """The operation of a node."""
 
 _REGISTRY: dict[str, type[Layer]] = {}
-_Registered = TypeVar("_Registered", bound=Layer)
+_Registered = TypeVar("_Registered", bound=type[Layer])
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
-def register(operation: type[_Registered]) -> type[_Registered]:
+def register(operation: _Registered) -> _Registered:
     """Class decorator: makes a frozen dataclass of an operation, unless it is one, known under its name."""
     if not is_layer(operation):
         raise NetworkError(f"the operation {operation.name!r} is neither affine nor an activation")
     if operation.name in _REGISTRY:
         raise NetworkError(f"an operation named {operation.name!r} exists already")
-    known = operation if "__dataclass_fields__" in vars(operation) else dataclass(frozen=True, eq=False)(operation)
-    _REGISTRY[operation.name] = known
-    return known
+    if "__dataclass_fields__" not in vars(operation):
+        dataclass(frozen=True, eq=False)(operation)  # changes the class itself
+    _REGISTRY[operation.name] = operation
+    return operation
 
 
 def find(name: str) -> type[Layer]:
