@@ -11,13 +11,15 @@ interval bound propagation) only choose slopes, and how a slope was rounded does
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from relucert.arithmetic.forms import Shape
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.operation import Operation
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 
 class Activation(Operation):

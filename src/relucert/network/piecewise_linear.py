@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 
 class Corners(NamedTuple):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
 from relucert.network.registry import register
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 
 @register

@@ -8,16 +8,18 @@ computes an activation, in one function or in the steps of the formula that it i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
 from relucert.network.inference import Inference
 from relucert.network.smooth_activation import SmoothActivation
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 ACTIVATION_ULPS = 4
 

@@ -16,16 +16,18 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import PLAIN, PROVEN, RELATIVE, TINY, ElementaryFunctions
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.activation import Activation
 from relucert.network.curvature import CurvedPiece, EnclosedPoint, parallel_slope, past, supporting_slopes
 from relucert.network.inference import Inference
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 TANGENT_STEPS = 5  # that find the tangent through a point of the graph; each squares the error
 

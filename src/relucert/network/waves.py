@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import LARGEST_ANGLE, ElementaryFunctions
-from relucert.arithmetic.rigor import Arithmetic
 from relucert.network.curvature import CurvedPiece, EnclosedPoint
 from relucert.network.inference import Inference
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
+
+if TYPE_CHECKING:
+    from relucert.arithmetic.rigor import Arithmetic
 
 PIECES = 4  # from zero to zero, which cover intervals of up to two half periods
 LARGEST_ACCURATE = 2.0**13  # of arguments of which something is assumed about evaluations in floating point
