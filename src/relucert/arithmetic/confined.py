@@ -18,7 +18,6 @@ LARGEST = 4  # coefficients that are sorted first, for p = 1; where they do not 
 ROUNDS = 8  # of the active-set iteration for p = 2, at most: any level is sound
 SQUARED_TINY = 2.0**-500  # above the root of a million squares that underflow
 
-
 Walls = tuple[Tensor, Tensor]
 """How far the coordinates of positive and of negative coefficients may move, (batch, size) each, none negative: for a
 form's fall the room below and above, for its rise the room above and below."""
@@ -132,7 +131,11 @@ def _sphere_gain(
             walled = met
     kept = torch.minimum(sizes, level[..., None] * room)
     total = squared + kept.square().sum(-1)
-    length = torch.where(total == 0, total, torch.where(total == 0, 1, total).sqrt())  # with a gradient at 0, too
-    length = arithmetic.above(length, terms + 6) + (SQUARED_TINY if arithmetic.rigorous else 0)
+    length = arithmetic.above(root(total), terms + 6) + (SQUARED_TINY if arithmetic.rigorous else 0)
     walled_gain = arithmetic.above(((sizes - kept) * room).sum(-1), terms + 3)
     return arithmetic.above(arithmetic.above(length * radius, 1) + walled_gain, 1)
+
+
+def root(squared: Tensor) -> Tensor:
+    """The square root; at 0 its gradient is 0, too."""
+    return torch.where(squared == 0, squared, torch.where(squared == 0, 1, squared).sqrt())

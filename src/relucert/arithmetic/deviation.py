@@ -16,11 +16,11 @@ class Deviation(NamedTuple):
     above: Tensor
 
     @classmethod
-    def join(cls, deviations: Sequence[Deviation]) -> Deviation:
-        """Concatenates deviations of several values of the same batch, (batch, size) each."""
-        below = torch.cat([deviation.below for deviation in deviations], 1)
+    def join(cls, deviations: Sequence[Deviation], dim: int) -> Deviation:
+        """Concatenates deviations, (batch, size) each, along a dimension."""
+        below = torch.cat([deviation.below for deviation in deviations], dim)
         symmetric = all(deviation.symmetric for deviation in deviations)
-        return cls(below, below if symmetric else torch.cat([deviation.above for deviation in deviations], 1))
+        return cls(below, below if symmetric else torch.cat([deviation.above for deviation in deviations], dim))
 
     @property
     def symmetric(self) -> bool:

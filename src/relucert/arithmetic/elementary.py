@@ -212,6 +212,14 @@ class ElementaryFunctions:
     tanh: Function
 
 
+def logistic(points: Tensor, functions: ElementaryFunctions) -> tuple[Tensor, Tensor]:
+    """The sigmoid and its derivative, off by at most 18 u and 28 u with `PROVEN` functions: with e = e^-|x|, off by
+    8 u, 1 / (1 + e) or e / (1 + e), and e / (1 + e)^2."""
+    fall = functions.exp(-points.abs())
+    share = 1 / (1 + fall)
+    return torch.where(points < 0, fall * share, share), fall * share * share
+
+
 PROVEN = ElementaryFunctions(exp, expm1, log, log1p, sqrt, erf, erfc, sin, cos, tanh)
 PLAIN = ElementaryFunctions(
     torch.exp, torch.expm1, torch.log, torch.log1p, torch.sqrt, torch.erf, torch.erfc, torch.sin, torch.cos, torch.tanh

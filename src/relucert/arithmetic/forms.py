@@ -72,17 +72,18 @@ class LinearForms(ABC):
     def absolute_dot(self, vector: Tensor) -> Tensor:
         """The values at a map, none of it negative, of the forms with absolute coefficients: (batch, forms)."""
 
-    @abstractmethod
-    def times(self, factors: Tensor) -> LinearForms:
+    def times(self, factors: Tensor) -> Self:
         """Every coefficient times a map."""
+        return self.replaced(self.coefficients * self.local(factors))
 
-    @abstractmethod
-    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> LinearForms:
+    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Self:
         """Every coefficient times a map, and negative ones times another, which is added."""
+        scaled = self.coefficients * self.local(all_factors)
+        return self.replaced(torch.addcmul(scaled, self.negative.coefficients, self.local(negative_factors)))
 
-    @abstractmethod
     def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
         """The forms' values at a map, plus those of their negative coefficients at another: (batch, forms)."""
+        return self.dot(vector) + self.negative.dot(negative_vector)
 
     @abstractmethod
     def aligned(self, factors: Tensor) -> tuple[LinearForms, Tensor]:
@@ -121,16 +122,6 @@ class Rows(LinearForms):
 
     def absolute_dot(self, vector: Tensor) -> Tensor:
         return torch.cat([_products(part.abs(), vector) for part in slices(self.coefficients, 1)], 1)
-
-    def times(self, factors: Tensor) -> Rows:
-        return replace(self, coefficients=self.coefficients * factors[:, None])
-
-    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Rows:
-        scaled = self.coefficients * all_factors[:, None]
-        return replace(self, coefficients=torch.addcmul(scaled, self.negative.coefficients, negative_factors[:, None]))
-
-    def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
-        return self.dot(vector) + self.negative.dot(negative_vector)
 
     def aligned(self, factors: Tensor) -> tuple[Rows, Tensor]:
         return self, factors

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.confined import SQUARED_TINY, Walls, diamond_gains, sphere_gains
+from relucert.arithmetic.confined import SQUARED_TINY, Walls, diamond_gains, root, sphere_gains
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.common.names import parse_norm
 from relucert.common.slicing import absolute_sum, slices
@@ -238,8 +238,7 @@ def _length(vectors: Tensor, p: float, dim: int) -> Tensor:
     if p == 1:
         return absolute_sum(vectors, dim)
     if p == 2:
-        squared = torch.stack([block.square().sum(dim) for block in slices(vectors, dim)]).sum(0)
-        return torch.where(squared == 0, squared, torch.where(squared == 0, 1, squared).sqrt())
+        return root(torch.stack([block.square().sum(dim) for block in slices(vectors, dim)]).sum(0))
     if math.isinf(p):
         return torch.stack([block.abs().amax(dim) for block in slices(vectors, dim)]).amax(0)
     largest = vectors.abs().amax(dim, keepdim=True)

@@ -170,11 +170,7 @@ class Region:
     @property
     def centre(self) -> Tensor:
         """The centres, one per region: (batch, size)."""
-        return self._shared(self.points)
-
-    def _shared(self, values: Tensor) -> Tensor:
-        """Values of the centres, (points, ...), as those of the regions, (batch, ...)."""
-        return values if self.which is None else values[self.which]
+        return self.points if self.which is None else self.points[self.which]
 
     def select(self, members: Tensor) -> Region:
         """The regions of some batch members."""
@@ -272,10 +268,7 @@ class Region:
         """A radius beyond which there are no further valid inputs, (batch,); infinite where they do not end."""
         if self.box is None:
             return torch.full_like(self.radius, torch.inf)
-        rooms = self._rooms(RIGOROUS).largest
-        if self.scale is not None:
-            moving = self.scale > 0
-            rooms = torch.where(moving, RIGOROUS.ceil(rooms / torch.where(moving, self.scale, 1)), 0)
+        rooms = self._scaled_rooms(RIGOROUS).largest
         endless = rooms.isinf().any(-1)
         finite = self.norm.distance_bound(rooms.where(rooms.isfinite(), 0), torch.zeros_like(rooms), RIGOROUS)
         return torch.where(endless, torch.inf, finite.clamp(min=LEAST_WHOLE))
@@ -294,6 +287,15 @@ class Region:
 
         return Deviation(room(self.centre - self.box.low), room(self.box.high - self.centre))
 
+    def _scaled_rooms(self, arithmetic: Arithmetic) -> Deviation:
+        """The rooms in units of the scale; 0 where a coordinate stays as it is."""
+        rooms = self._rooms(arithmetic)
+        if self.scale is None:
+            return rooms
+        moving = self.scale > 0
+        units = torch.where(moving, self.scale, 1)
+        return rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
+
     def deviation(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool = True) -> Deviation:
         """Concretises linear forms on the input: how far they fall below and rise above their values at the reference.
 
@@ -305,45 +307,30 @@ class Region:
             return Deviation(moved, moved)
         if self.box is not None:
             return self._confined(forms, arithmetic, two_sided)
-        return self._unconfined(self._lengths(forms), forms.terms, arithmetic)
+        lengths = self.norm.dual_length(self._scaled(forms).stored(), -1)
+        lengths = self.norm.above_length(lengths, forms.terms + 1, arithmetic)
+        if self.scale is not None and arithmetic.rigorous:
+            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
+        moved = arithmetic.above(lengths * self.radius[:, None], 1)
+        return Deviation(moved, moved)
 
     def chunked_deviation(self, chunks: Iterable[Tensor], arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """`deviation` of forms that come as consecutive chunks of the batch, (members, forms, size) each."""
-        shape = (self.points.shape[1],)
-        if self.box is None and not self._is_box:
-            lengths = [self._lengths(Rows(chunk, shape)) for chunk in chunks]
-            return self._unconfined(torch.cat(lengths), shape[0], arithmetic)
         first, deviations = 0, []
         for chunk in chunks:
-            members = torch.arange(first, first + len(chunk))
-            deviations.append(self.select(members).deviation(Rows(chunk, shape), arithmetic, two_sided))
+            members, forms = torch.arange(first, first + len(chunk)), Rows(chunk, (self.points.shape[1],))
+            deviations.append(self.select(members).deviation(forms, arithmetic, two_sided))
             first += len(chunk)
-        below = torch.cat([deviation.below for deviation in deviations])
-        symmetric = deviations[0].symmetric
-        return Deviation(below, below if symmetric else torch.cat([deviation.above for deviation in deviations]))
+        return Deviation.join(deviations, 0)
 
-    def _lengths(self, forms: LinearForms) -> Tensor:
-        """The dual norms of forms in units of the scale, as computed."""
-        scaled = forms if self.scale is None else forms.times(self.scale[None])
-        return self.norm.dual_length(scaled.stored(), -1)
-
-    def _unconfined(self, lengths: Tensor, size: int, arithmetic: Arithmetic) -> Deviation:
-        """The deviation where every input is valid, from the forms' dual norms over `size` coordinates."""
-        lengths = self.norm.above_length(lengths, size + 1, arithmetic)
-        if self.scale is not None and arithmetic.rigorous:
-            lengths = lengths + TINY  # coefficients that underflowed when they were scaled
-        moved = arithmetic.above(lengths * self.radius.reshape(-1, *[1] * (lengths.ndim - 1)), 1)
-        return Deviation(moved, moved)
+    def _scaled(self, forms: LinearForms) -> LinearForms:
+        """Forms in units of the scale."""
+        return forms if self.scale is None else forms.times(self.scale[None])
 
     def _confined(self, forms: LinearForms, arithmetic: Arithmetic, two_sided: bool) -> Deviation:
         """A ball cut by a box: falling, a positive coefficient's coordinate goes down, a negative one's up."""
-        rooms = self._rooms(arithmetic)
-        if self.scale is not None:
-            moving = self.scale > 0
-            units = torch.where(moving, self.scale, 1)
-            rooms = rooms.map(lambda room: torch.where(moving, arithmetic.ceil(room / units), 0))
-        rooms = rooms.map(lambda room: torch.minimum(room, self.radius[:, None]))
-        scaled = forms if self.scale is None else forms.times(self.scale[None])
+        rooms = self._scaled_rooms(arithmetic).map(lambda room: torch.minimum(room, self.radius[:, None]))
+        scaled = self._scaled(forms)
         if isinstance(scaled, Windows) and scaled.places is not None:
             gains = self._confined_windows(scaled, rooms, arithmetic, two_sided)
         else:

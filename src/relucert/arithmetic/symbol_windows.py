@@ -6,7 +6,7 @@ linear form on the image that it moves: `Windows` hold the columns of the matrix
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -68,19 +68,16 @@ class ReceptiveField:
 
     def convolved(self, stride: Pair, padding: Pair, extent: Pair) -> ReceptiveField:
         """The receptive field of a convolution of these neurons."""
-        axes = range(2)
-        return ReceptiveField(
-            self.shape,
-            _pair(self.stride[axis] * stride[axis] for axis in axes),
-            _pair(self.offset[axis] + self.stride[axis] * padding[axis] for axis in axes),
-            _pair(self.size[axis] + self.stride[axis] * (extent[axis] - 1) for axis in axes),
-        )
+        (down, across), (top, left), (height, width) = self.stride, self.offset, self.size
+        offset = top + down * padding[0], left + across * padding[1]
+        size = height + down * (extent[0] - 1), width + across * (extent[1] - 1)
+        return ReceptiveField(self.shape, (down * stride[0], across * stride[1]), offset, size)
 
     def joined(self, other: ReceptiveField) -> ReceptiveField:
         """The receptive field of sums of neurons and others, of the same stride."""
-        offset = _pair(max(pair) for pair in zip(self.offset, other.offset, strict=True))
-        ends = [max(one.size[axis] - one.offset[axis] for one in (self, other)) for axis in range(2)]
-        return replace(self, offset=offset, size=_pair(ends[axis] + offset[axis] for axis in range(2)))
+        top, left = map(max, self.offset, other.offset)
+        bottom, right = (max(one.size[axis] - one.offset[axis] for one in (self, other)) for axis in range(2))
+        return replace(self, offset=(top, left), size=(top + bottom, left + right))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,8 @@ class SymbolWindows:
 
     def plus(self, other: SymbolWindows) -> SymbolWindows | None:
         """The sums of coefficients, where the windows of both lie at the same places; else None."""
-        if self.shape != other.shape or not self._strides_like(other):
+        fields = None if self.field is None or other.field is None else (self.field, other.field)
+        if self.shape != other.shape or (fields is not None and fields[0].stride != fields[1].stride):
             return None
         groups = {int(symbols[0]): (group, symbols) for group, symbols in zip(self.groups, self.symbols, strict=True)}
         for group, symbols in zip(other.groups, other.symbols, strict=True):
@@ -152,12 +150,8 @@ class SymbolWindows:
         windows, members = zip(*groups.values(), strict=True)
         if int(torch.cat(members).bincount().max()) > 1:
             return None
-        field = None if self.field is None or other.field is None else self.field.joined(other.field)
+        field = None if fields is None else fields[0].joined(fields[1])
         return replace(self, groups=windows, symbols=members, field=field)
-
-    def _strides_like(self, other: SymbolWindows) -> bool:
-        """Whether a neuron and the next one depend on pixels as far apart in both, where symbols are pixels."""
-        return self.field is None or other.field is None or self.field.stride == other.field.stride
 
     def absolute_totals(self) -> Tensor:
         """The sum of all symbols' absolute coefficients at each coordinate: (batch or 1, size)."""
@@ -174,8 +168,7 @@ class SymbolWindows:
 
     def lines(self) -> Iterator[RowSlices]:
         """All coefficients within the image, by the rows that they lie on and the columns where windows begin."""
-        widths = sorted({group.width for group in self.groups})
-        for width in widths:
+        for width in sorted({group.width for group in self.groups}):
             members = [pair for pair in zip(self.groups, self.symbols, strict=True) if pair[0].width == width]
             parts = [self._lines_of(group, symbols) for group, symbols in members]
             coefficients = torch.cat([part for part, _ in parts])
@@ -261,8 +254,3 @@ def _sum(one: Windows, other: Windows) -> Windows | None:
     """The sum of windows that lie at the same places; None where it has none, or is as large as the image."""
     total = one.plus(other) if one.count == other.count and one.lies_like(other) else None
     return total if isinstance(total, Windows) and total.places is not None else None
-
-
-def _pair(numbers: Iterable[int]) -> Pair:
-    first, second = numbers
-    return first, second

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,15 +19,11 @@ from relucert.arithmetic.forms import LinearForms, Rows, Shape
 Pair = tuple[int, int]  # vertical, horizontal
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Where forms lie on an image: rows and columns, (forms,) each."""
 
     rows: Tensor
     columns: Tensor
-
-    def equal(self, other: Places) -> bool:
-        return torch.equal(self.rows, other.rows) and torch.equal(self.columns, other.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,7 @@ class Windows(LinearForms):
 
     def pick(self, chosen: Tensor) -> Windows:
         columns = to_columns(self.coefficients).index_select(3, chosen)
-        places = None if self.places is None else Places(self.places.rows[chosen], self.places.columns[chosen])
+        places = None if self.places is None else Places(*(numbers[chosen] for numbers in self.places))
         return replace(self, coefficients=from_columns(columns), places=places)
 
     def replaced(self, coefficients: Tensor) -> Windows:
@@ -107,8 +104,8 @@ class Windows(LinearForms):
 
     def dot_by_sign(self, vector: Tensor, negative_vector: Tensor) -> Tensor:
         if self._is_matrix:
-            return self.dot(vector) + self.negative.dot(negative_vector)
-        return _total(self._by_sign(vector, negative_vector))
+            return super().dot_by_sign(vector, negative_vector)
+        return _total(self.times_by_sign(vector, negative_vector).coefficients)
 
     @property
     def _is_matrix(self) -> bool:
@@ -120,20 +117,10 @@ class Windows(LinearForms):
         channels_last: Tensor = vector.unflatten(-1, self.shape).movedim(-3, -1).flatten(1)
         return channels_last @ to_columns(coefficients).flatten(0, 2).squeeze(-1)
 
-    def _by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Tensor:
-        scaled = self.coefficients * self.local(all_factors)
-        return torch.addcmul(scaled, self.negative.coefficients, self.local(negative_factors))
-
     def aligned(self, factors: Tensor) -> tuple[Windows, Tensor]:
         if factors.ndim != 3:
             return self, factors
         return self.spread_out(), factors.unflatten(-1, self.shape).movedim(-3, -1)
-
-    def times(self, factors: Tensor) -> Windows:
-        return replace(self, coefficients=self.coefficients * self.local(factors), masked=True)
-
-    def times_by_sign(self, all_factors: Tensor, negative_factors: Tensor) -> Windows:
-        return replace(self, coefficients=self._by_sign(all_factors, negative_factors), masked=True)
 
     def over(self, divisors: Tensor) -> Windows:
         return self.mapped(lambda numbers: numbers / self.local(divisors, outside=1.0))
@@ -144,12 +131,13 @@ class Windows(LinearForms):
         assert isinstance(other, Windows)
         if self.places is None or other.places is None or not self.lies_like(other):
             return self.spread_out().mapped(lambda numbers: numbers + other.spread_out().coefficients)
-        ends = [max(one.coefficients.shape[2 + axis] - one.offset[axis] for one in (self, other)) for axis in range(2)]
         offset = max(self.offset[0], other.offset[0]), max(self.offset[1], other.offset[1])
+        bottom = max(self.height - self.offset[0], other.height - other.offset[0])
+        right = max(self.width - self.offset[1], other.width - other.offset[1])
         large, small = (self, other) if self.terms >= other.terms else (other, self)
-        before = offset[0] - large.offset[0], offset[1] - large.offset[1]
-        after = [ends[axis] + large.offset[axis] - large.coefficients.shape[2 + axis] for axis in range(2)]
-        total = _padded(large.coefficients, (before[0], after[0]), (before[1], after[1]))
+        rows = offset[0] - large.offset[0], bottom + large.offset[0] - large.height
+        columns = offset[1] - large.offset[1], right + large.offset[1] - large.width
+        total = _padded(large.coefficients, rows, columns)
         total = total.expand(max(len(total), len(small.coefficients)), *total.shape[1:]).clone()
         top, left = offset[0] - small.offset[0], offset[1] - small.offset[1]
         total[:, :, top : top + small.height, left : left + small.width] += small.coefficients
@@ -159,7 +147,7 @@ class Windows(LinearForms):
         """Whether the windows of both lie at the same places, but for their offsets."""
         assert self.places is not None
         assert other.places is not None
-        return self.stride == other.stride and (self.places is other.places or self.places.equal(other.places))
+        return self.stride == other.stride and all(map(torch.equal, self.places, other.places))
 
     def moved(self, coefficients: Tensor, shape: Shape, stride: Pair, padding: Pair) -> Windows:
         """The windows that a convolution's transpose makes of these: on its input, of this shape."""
@@ -203,7 +191,7 @@ class Windows(LinearForms):
         numbers = to_columns(self.coefficients).flatten()
         sums = numbers.new_zeros((total + 1) * batch).index_add(0, target.flatten(), numbers)
         windows = sums[: total * batch].view(*extents, channels, count, batch)
-        return Windows(from_columns(windows), shape, Places(corners[0], corners[1]))
+        return Windows(from_columns(windows), shape, Places(*corners))
 
     def fitted(self) -> Windows:
         """The same forms, as whole images where their windows are larger than those."""
@@ -227,7 +215,8 @@ class Windows(LinearForms):
             torch.arange(self.shape[1 + axis], dtype=integer)[:, None] - begins.to(integer)
             for axis, begins in enumerate(self.begins)
         ]
-        inside = _crossed([(step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True)])
+        rows, across = ((step >= 0) & (step < size) for step, size in zip(steps, columns.shape[:2], strict=True))
+        inside = rows[:, None] & across
         position = torch.where(inside, steps[0][:, None] * self.width + steps[1], self.height * self.width)
         firsts = position * (channels * forms) + torch.arange(forms, dtype=integer)  # (height, width, forms)
         places = firsts[:, :, None] + torch.arange(0, channels * forms, forms, dtype=integer)[:, None]
@@ -289,11 +278,6 @@ def from_columns(columns: Tensor) -> Tensor:
 def _total(numbers: Tensor) -> Tensor:
     """The sums over windows: (batch, forms)."""
     return numbers.sum((-3, -2, -1))
-
-
-def _crossed(sides: list[Tensor]) -> Tensor:
-    """What holds of a row, (rows, forms), and of a column, (columns, forms): (rows, columns, forms)."""
-    return sides[0][:, None] & sides[1]
 
 
 def _padded(coefficients: Tensor, rows: Pair, columns: Pair) -> Tensor:

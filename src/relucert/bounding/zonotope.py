@@ -243,7 +243,7 @@ class _AffineStep:
             shape = (block.shape[1],)
             return self.region.deviation(Rows(block.mT, shape), self.arithmetic)
         if isinstance(block, SymbolWindows):
-            return Deviation.join([self.region.deviation(forms, self.arithmetic) for forms in block.neurons()])
+            return Deviation.join([self.region.deviation(forms, self.arithmetic) for forms in block.neurons()], 1)
         spans = self.region.spans(self.arithmetic)
         if block.scale is None:
             return spans

@@ -19,14 +19,13 @@ def dense(array: Any, name: str) -> Tensor:
     try:
         if isinstance(array, (list, tuple)) and array and all(isinstance(item, Tensor) for item in array):
             array = torch.stack([dense(item, name) for item in array])
-        tensor = array if isinstance(array, Tensor) else _from_array(np.array(array))
+        if not isinstance(array, Tensor):
+            array = np.array(array)
+            array = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except (TypeError, ValueError, RuntimeError, OverflowError):
         called = getattr(array, "dtype", type(array).__name__)
         raise InputError(f"the {name} are not an array of numbers, all rows alike, but {called}") from None
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
+    if array.layout != torch.strided or array.is_meta or array.is_nested or array.is_quantized:
         raise InputError(f"the {name} must be an ordinary dense tensor")
-    return tensor.detach().cpu()
-
-
-def _from_array(array: Any) -> Tensor:
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+    tensor: Tensor = array.detach().cpu()
+    return tensor

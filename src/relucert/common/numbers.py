@@ -83,7 +83,12 @@ def _read(number: NumberLike, name: str) -> object:
 
 def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:
     """The largest floating-point number that is not above an exact one; -infinity where there is none."""
-    nearest = _nearest(number, dtype)
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    with np.errstate(over="ignore"):
+        nearest = dtype(double)
     if math.isfinite(nearest) and Fraction(float(nearest)) <= number:
         return float(nearest)
     return float(np.nextafter(nearest, dtype(-math.inf))) if nearest > -math.inf else -math.inf
@@ -92,17 +97,6 @@ def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:
 def float_above(number: Fraction, dtype: type[Float] = np.float64) -> float:
     """The smallest floating-point number that is not below an exact one; infinity where there is none."""
     return 0.0 - float_below(-number, dtype)  # which is no negative zero
-
-
-def _nearest(number: Fraction, dtype: type[Float]) -> Float:
-    """A floating-point number next to an exact one, or infinity."""
-    try:
-        double = float(number)
-    except OverflowError:
-        double = math.inf if number > 0 else -math.inf
-    with np.errstate(over="ignore"):
-        rounded: Float = dtype(double)
-    return rounded
 
 
 def as_decimal(number: Fraction) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-EVERY_INPUT = "every input valid"
-PER_COORDINATE = "valid range given per coordinate"
-
 
 def valid_inputs(box: Any) -> str:
     """The valid inputs in words.
@@ -17,11 +14,11 @@ def valid_inputs(box: Any) -> str:
             two lists, arrays or tensors with one number per coordinate.
     """
     if box is None:
-        return EVERY_INPUT
+        return "every input valid"
     low, high = box
     if is_number(low) and is_number(high):
         return f"pixels from {float(low):g} to {float(high):g}"
-    return PER_COORDINATE
+    return "valid range given per coordinate"
 
 
 def is_number(end: Any) -> bool:

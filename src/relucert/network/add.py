@@ -1,8 +1,6 @@
 """The sum of two branches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,12 +11,11 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Add(Affine):
     """`x + y` of two values of one shape: a residual connection."""
 
-    name: ClassVar[str] = "add"
-    arity: ClassVar[int] = 2
+    name = "add"
+    arity = 2
     terms = 2
     roundings = 1
 

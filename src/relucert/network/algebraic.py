@@ -8,10 +8,7 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from relucert.arithmetic.elementary import ElementaryFunctions
@@ -25,11 +22,10 @@ LARGEST_EXPONENT = 64
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Power(SmoothActivation):
     """`x^exponent` for a whole exponent from 2 to 64, coordinate by coordinate."""
 
-    name: ClassVar[str] = "power"
+    name = "power"
     exponent: int
 
     def __post_init__(self) -> None:
@@ -66,11 +62,10 @@ class Power(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Reciprocal(SmoothActivation):
     """`1 / x`, coordinate by coordinate; not defined at 0."""
 
-    name: ClassVar[str] = "reciprocal"
+    name = "reciprocal"
     curvatures = (-1, 1)
     breakpoints = (EnclosedPoint(0.0, 0.0),)
 
@@ -91,12 +86,12 @@ class Reciprocal(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sqrt(SmoothActivation):
     """The square root, coordinate by coordinate; not defined below 0."""
 
-    name: ClassVar[str] = "sqrt"
+    name = "sqrt"
     curvatures = (-1,)
+    rounding_scale = 0.0
 
     def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower >= 0) & (upper >= 0)
@@ -109,9 +104,6 @@ class Sqrt(SmoothActivation):
         value = functions.sqrt(points)
         return Terms(value, 0.5 / value)
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.zeros_like(lower)
-
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return inference.least_operand, math.inf
 
@@ -120,12 +112,12 @@ class Sqrt(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Log(SmoothActivation):
     """The natural logarithm, coordinate by coordinate; not defined at 0 and below."""
 
-    name: ClassVar[str] = "log"
+    name = "log"
     curvatures = (-1,)
+    rounding_scale = 1.0
 
     def inside(self, lower: Tensor, upper: Tensor) -> Tensor:
         return (lower > 0) & (upper > 0)
@@ -136,9 +128,6 @@ class Log(SmoothActivation):
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
         """The logarithm, off by 12 u, and its derivative, off by 1 u."""
         return Terms(functions.log(points), 1 / points)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return inference.least_operand, math.inf

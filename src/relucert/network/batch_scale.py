@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.forms import LinearForms, Shape
-from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
+from relucert.arithmetic.forms import Shape
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units, differentiable
+from relucert.network.operation import differentiable
 from relucert.network.registry import register
-from relucert.network.scale import FOLDED_ROUNDINGS, Scale
+from relucert.network.scale import FOLDED_ROUNDINGS, Scale, Scaling
 
 SMALLEST = torch.finfo(torch.float64).smallest_normal
 
 
 @register
-@dataclass(frozen=True, eq=False)
-class BatchScale(Affine):
+class BatchScale(Scaling):
     """`x * gain / sqrt(variance + epsilon)`, with the true square root: `terms` counts its rounding, too."""
 
-    name: ClassVar[str] = "batch scale"
+    name = "batch scale"
     gain: Tensor
     variance: Tensor
     epsilon: float
+    divide = False
     terms = 5  # a sum, a square root, a quotient and a product
     roundings = FOLDED_ROUNDINGS + 5
 
@@ -38,43 +35,25 @@ class BatchScale(Affine):
             raise NetworkError("batch scale: a variance plus epsilon is not positive")
         for factor in (self.gain, self.variance):
             Scale(factor, divide=False).shape(*inputs)
-        factors = self.cast(torch.float64)._scale.factor.abs()  # whose rounding is relative only in the normal range
+        factors = self.cast(torch.float64).factor.abs()  # whose rounding is relative only in the normal range
         if not bool((((factors >= SMALLEST) & factors.isfinite()) | (self.gain == 0)).all()):
             raise NetworkError("batch scale: a gain over the root of its variance is too small or too large")
         return inputs[0]
-
-    def linear(self, *inputs: Tensor) -> Tensor:
-        return self._scale.linear(*inputs)
 
     @cached_property
     @differentiable
     def absolute(self) -> BatchScale:
         return replace(self, gain=self.gain.abs())  # a variance may be negative, down to epsilon
 
-    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
-        return self._scale.transpose(coefficients)
-
     def can_be_evaluated(self, inference: Inference) -> bool:
         if inference.rounds and bool((self.variance < 0).any()):  # roundings are no share of its sum with epsilon
             return False
         spread = self.variance.double() + self.epsilon
-        factors = self.cast(torch.float64)._scale.factor
+        factors = self.cast(torch.float64).factor
         in_range = all(inference.divides_by(divisors) for divisors in (spread, spread.sqrt(), factors[factors != 0]))
         return in_range and super().can_be_evaluated(inference)
 
-    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
-        return self._scale.spread(units, shape, dtype)
-
-    def pull(self, forms: LinearForms, shapes: Sequence[Shape]) -> tuple[LinearForms, ...]:
-        return self._scale.pull(forms, shapes)
-
-    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
-        return self._scale.images(symbols, shape)
-
-    def count_image(self, extent: Extent) -> tuple[int, Extent]:
-        return 0, extent
-
     @cached_property
     @differentiable
-    def _scale(self) -> Scale:
-        return Scale(self.gain / (self.variance + self.epsilon).sqrt(), divide=False)
+    def factor(self) -> Tensor:  # type: ignore[override]
+        return self.gain / (self.variance + self.epsilon).sqrt()

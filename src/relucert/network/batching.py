@@ -30,20 +30,16 @@ def batch_size(network: Network, rows: int, budget: int, method: str) -> int:
 
 def question_bytes(network: Network, rows: int, method: str) -> int:
     """The bytes that the bounds of one question of `rows` margins take."""
-    widest = network.classes if method == INTERVAL else max(network.sizes)  # of what the margins are forms on
-    return _block_bytes(network, method) + 32 * rows * widest
-
-
-def _block_bytes(network: Network, method: str) -> int:
-    """The bytes of all but the margins. Intervals are dropped on the way; the search has every value at the centre."""
-    if method == INTERVAL:
-        return 16 * sum(network.sizes) + _bytes_at_once(network, method)
-    return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
+    if method == INTERVAL:  # intervals are dropped on the way; the search has every value at the centre
+        return _bytes_at_once(network, method) + 16 * sum(network.sizes) + 32 * rows * network.classes
+    return _bytes_at_once(network, method) + 32 * rows * max(network.sizes)
 
 
 def _bytes_at_once(network: Network, method: str) -> int:
     """The bytes that one product has to do with: intervals go from value to value."""
-    return 8 * PASSING * max(network.sizes) if method == INTERVAL else _block_bytes(network, method)
+    if method == INTERVAL:
+        return 8 * PASSING * max(network.sizes)
+    return coefficient_bytes(network) if network.suits_forward else MAPS * 8 * sum(network.sizes)
 
 
 def attack_size(network: Network, starts: int, budget: int) -> int:

@@ -13,38 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Pair = tuple[int, int]
+from relucert.arithmetic.windows import Pair
+
 PRODUCT_BYTES = 2**22  # of one product for all positions, which is about a cache's size
 
 
-def by_forms(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
+class ByForms(torch.autograd.Function):
     """The image by products at every position, whose columns are the forms.
 
     Rows of windows are followed by so many zeros that neighbouring positions are what one block depends on: factors of
     the products overlap in memory, and their sums are all that is written.
     """
-    image: Tensor = _ByForms.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
-    return image
 
-
-def by_positions(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
-    """The image by one product whose columns are all forms at all positions, and sums of slices: for few forms, and for
-    kernels far wider than the windows."""
-    image: Tensor = _ByPositions.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
-    return image
-
-
-def by_channels(windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
-    """The image where every channel has a kernel of its own (a depthwise convolution), by products number by number.
-
-    taps: of every channel, (channels, rows, stride * stride, columns).
-    Returns (rows of blocks, columns of blocks, stride * stride, channels, forms).
-    """
-    image: Tensor = _ByChannels.apply(windows, taps, blocks)  # type: ignore[no-untyped-call]
-    return image
-
-
-class _ByForms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
         (height, width, _, count), (rows, columns) = windows.shape, blocks
@@ -81,7 +61,10 @@ class _ByForms(torch.autograd.Function):
         return sums.view(height, pitch, channels, count)[:, :width], None, None
 
 
-class _ByPositions(torch.autograd.Function):
+class ByPositions(torch.autograd.Function):
+    """The image by one product whose columns are all forms at all positions, and sums of slices: for few forms, and for
+    kernels far wider than the windows."""
+
     @staticmethod
     def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
         (height, width, channels, count), (rows, columns) = windows.shape, blocks
@@ -107,7 +90,13 @@ class _ByPositions(torch.autograd.Function):
         return sums.view(channels, height, width, count).movedim(0, 2), None, None
 
 
-class _ByChannels(torch.autograd.Function):
+class ByChannels(torch.autograd.Function):
+    """The image where every channel has a kernel of its own (a depthwise convolution), by products number by number.
+
+    taps: of every channel, (channels, rows, stride * stride, columns).
+    Returns (rows of blocks, columns of blocks, stride * stride, channels, forms).
+    """
+
     @staticmethod
     def forward(ctx: Any, windows: Tensor, taps: Tensor, blocks: Pair) -> Tensor:
         assert windows.dtype == taps.dtype  # products number by number would take any

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +16,7 @@ from relucert.arithmetic.windows import Places, Windows, from_columns, to_column
 from relucert.common.deadline import check_time
 from relucert.common.slicing import CHUNK_BYTES, in_chunks
 from relucert.errors import NetworkError
-from relucert.network.block_products import by_channels, by_forms, by_positions
+from relucert.network.block_products import ByChannels, ByForms, ByPositions
 from relucert.network.convolved_symbols import convolved
 from relucert.network.operation import Affine, differentiable
 from relucert.network.registry import register
@@ -30,7 +28,6 @@ LEAST_FACTORS = 48  # input channels times kernel width from which products by i
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Convolution(Affine):
     """A convolution of images (channels, height, width), zero outside.
 
@@ -47,7 +44,7 @@ class Convolution(Affine):
         groups: Parts of the channels that are convolved separately.
     """
 
-    name: ClassVar[str] = "convolution"
+    name = "convolution"
     weight: Tensor
     bias: Tensor
     size: Shape
@@ -184,12 +181,15 @@ class Convolution(Affine):
         (down, across), inputs = self.stride, self.weight.shape[1]
         forms = to_columns(coefficients).flatten(3)
         if self.groups == self.weight.shape[0] and inputs == 1:
-            image = by_channels(forms, self._taps, self._blocks).unflatten(2, self._step)
+            image: Tensor = ByChannels.apply(forms, self._taps, self._blocks)  # type: ignore[no-untyped-call]
+            image = image.unflatten(2, self._step)
         else:
             few = batch * count * MANY < self._taps[0, 0].numel() or width * SPARSE < width + columns - 1
-            transposed, groups = by_positions if few else by_forms, forms.chunk(self.groups, 2)
-            parts = [transposed(group, taps, self._blocks) for group, taps in zip(groups, self._taps, strict=True)]
-            parts = [part.unflatten(2, (*self.stride, inputs)) for part in parts]
+            transposed = (ByPositions if few else ByForms).apply
+            parts = [
+                transposed(group, taps, self._blocks).unflatten(2, (*self.stride, inputs))  # type: ignore[no-untyped-call]
+                for group, taps in zip(forms.chunk(self.groups, 2), self._taps, strict=True)
+            ]
             image = parts[0] if self.groups == 1 else torch.cat(parts, 4)
         size = (height + rows - 1) * down, (width + columns - 1) * across, self.groups * inputs
         whole = image.transpose(1, 2).reshape(*size, count, batch)

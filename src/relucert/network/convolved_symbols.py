@@ -76,7 +76,7 @@ def _image(windows: Windows, kernels: Tensor, stride: Pair, padding: Pair, shape
     assert windows.places is not None
     columns = to_columns(windows.mask().coefficients).flatten(3)  # (height, width, input channels, forms)
     places, offsets, taps = [], [], []
-    for axis, before in enumerate((windows.places.rows, windows.places.columns)):
+    for axis, before in enumerate(windows.places):
         begin = int(before[0]) - windows.offset[axis] + padding[axis]
         first, seen = _taps(begin, columns.shape[axis], kernels.shape[axis], stride[axis])
         places.append(before // stride[axis])

@@ -51,16 +51,16 @@ class CurvedPiece(NamedTuple):
 
     def within(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of its intersection with intervals, the first one above the second where that is empty."""
-        start = lower if self.start is None else _clamped(lower, low=self.start.high)
-        return start, upper if self.end is None else _clamped(upper, high=self.end.low)
+        start = lower if self.start is None else lower.clamp(min=self.start.high)
+        return start, upper if self.end is None else upper.clamp(max=self.end.low)
 
     def touching(self, slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """A tangent point within intervals, which meet the piece."""
         point = self.tangent_point(slope)
         if self.start is not None:
-            point = _clamped(point, low=past(self.start.high, 1))
+            point = point.clamp(min=past(self.start.high, 1))
         if self.end is not None:
-            point = _clamped(point, high=past(self.end.low, -1))
+            point = point.clamp(max=past(self.end.low, -1))
         return torch.minimum(torch.maximum(point, lower), upper)
 
 
@@ -68,13 +68,6 @@ def past(cut: float | Tensor, direction: int) -> float | Tensor:
     """A number next to a cut, far enough for any precision to tell them apart where the cut is 0."""
     size = cut.abs() if isinstance(cut, Tensor) else abs(cut)
     return cut + direction * (OPEN + 2.0**-52 * size)
-
-
-def _clamped(points: Tensor, low: float | Tensor | None = None, high: float | Tensor | None = None) -> Tensor:
-    if isinstance(low, Tensor) or isinstance(high, Tensor):
-        points = points if low is None else torch.maximum(points, torch.as_tensor(low))
-        return points if high is None else torch.minimum(points, torch.as_tensor(high))
-    return points.clamp(low, high)
 
 
 HALF = 8  # samples on either side of the middle

@@ -13,11 +13,11 @@ def can_be_cut(network: Network, value: int) -> bool:
     """Whether neurons of a pre-activation can be left out: linear layers alone are before it and after its ReLU."""
     if value == 0 or not isinstance(network.node(value).operation, Linear):
         return False
-    after = _uses(network, value)
+    after = network.users[value]
     return bool(after) and all(
         isinstance(network.node(relu).operation, Relu)
         and relu != network.output
-        and all(isinstance(network.node(use).operation, Linear) for use in _uses(network, relu))
+        and all(isinstance(network.node(use).operation, Linear) for use in network.users[relu])
         for relu in after
     )
 
@@ -30,13 +30,9 @@ def without_neurons(network: Network, value: int, kept: Tensor) -> Network:
     layer = network.node(value).operation
     assert isinstance(layer, Linear)
     operations: dict[int, Linear] = {value: Linear(layer.weight[kept], layer.bias[kept])}
-    for relu in _uses(network, value):
-        for use in _uses(network, relu):
+    for relu in network.users[value]:
+        for use in network.users[relu]:
             after = network.node(use).operation
             assert isinstance(after, Linear)
             operations[use] = after.restrict(kept)
     return network.with_operations(operations)
-
-
-def _uses(network: Network, value: int) -> list[int]:
-    return [use for use, node in network.steps() if value in node.inputs]

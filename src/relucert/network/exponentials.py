@@ -6,8 +6,6 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,11 +19,11 @@ from relucert.network.smooth_activation import SmoothActivation, Terms
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Exp(SmoothActivation):
     """`e^x`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "exp"
+    name = "exp"
+    rounding_scale = 0.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].exp()
@@ -34,19 +32,16 @@ class Exp(SmoothActivation):
         value = functions.exp(points)
         return Terms(value, value)
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.zeros_like(lower)
-
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(min=0).log()
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Softplus(SmoothActivation):
     """`log(1 + e^x)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "softplus"
+    name = "softplus"
+    rounding_scale = 1.0
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -58,19 +53,15 @@ class Softplus(SmoothActivation):
         share = 1 / (1 + fall)
         return Terms(points.clamp(min=0) + functions.log1p(fall), torch.where(points < 0, fall * share, share))
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
-
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return slope.clamp(0, 1).logit()
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Elu(SmoothActivation):
     """`x` where it is positive, else `alpha (e^x - 1)`, coordinate by coordinate; alpha is positive."""
 
-    name: ClassVar[str] = "elu"
+    name = "elu"
     alpha: float
 
     def __post_init__(self) -> None:
@@ -95,9 +86,10 @@ class Elu(SmoothActivation):
         value = torch.where(left, self.alpha * functions.expm1(negative), points)
         return Terms(value, torch.where(left, self.alpha * functions.exp(negative), 1))
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
+    @property
+    def rounding_scale(self) -> float:
         """alpha: some compute e^x, and then take 1 off."""
-        return torch.full_like(lower, self.alpha)
+        return self.alpha
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

@@ -10,7 +10,7 @@ represent them, so both networks are one function of real numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -65,6 +65,13 @@ class Pieces:
         flat = Fraction(0), Fraction(0)
         return Pieces.joined(ends, [line if above else flat for line, above in zip(lines, positive, strict=True)])
 
+    def numbers(self, breaks: int) -> list[Fraction]:
+        """So many breaks, then the slopes of the lines, then their values at zero; the last line is repeated."""
+        more = breaks - len(self.breaks)
+        ends = self.breaks + (self.breaks[-1:] or (Fraction(0),)) * more
+        lines = self.lines + self.lines[-1:] * more
+        return [*ends, *(slope for slope, _ in lines), *(height for _, height in lines)]
+
     def _between(self, ends: Sequence[Fraction]) -> list[Line]:
         """The lines between numbers, all breaks among them."""
         return [self.lines[sum(end < point for end in self.breaks)] for point in _inner_points(ends)]
@@ -82,13 +89,9 @@ def _inner_points(ends: Sequence[Fraction]) -> list[Fraction]:
 
 def fuse_activations(network: Network) -> Network:
     """The same function of real numbers with every such group as one activation."""
-    users: dict[int, set[int]] = {value: set() for value in range(network.output + 1)}
-    for value, node in network.steps():
-        for source in node.inputs:
-            users[source].add(value)
     fused: dict[int, Node] = {}
     for value in range(network.output, 0, -1):
-        for group in reversed(list(_groups(network, users, value))):
+        for group in reversed(list(_groups(network, value))):
             activation = group.activation(network)
             if activation is not None:
                 fused[value] = Node(activation, (group.root,))
@@ -111,11 +114,9 @@ class _Group:
         kinds = Counter(type(network.node(value).operation) for value in self.values)
         if kinds[Relu] + kinds[Add] < 2 or not kinds[Relu]:
             return None
-        stored = {value: _constant(network, value) for value in self.values}
-        constants = [constant.double() for constant in stored.values() if constant is not None]
-        size = max((len(constant) for constant in constants), default=1)
-        table = torch.stack([constant.expand(size) for constant in constants or [torch.zeros(1).double()]])
-        columns, which = torch.unique(table, dim=1, return_inverse=True)
+        stored = [constant for value in self.values if (constant := _constant(network, value)) is not None]
+        constants = torch.broadcast_tensors(*stored) if stored else [torch.zeros(1, dtype=torch.float64)]
+        columns, which = torch.unique(torch.stack(constants), dim=1, return_inverse=True)
         if columns.shape[1] > MOST_FUNCTIONS:
             return None
         functions = [self._read(network, iter(column)) for column in columns.T.tolist()]
@@ -124,10 +125,8 @@ class _Group:
     def _read(self, network: Network, constants: Iterator[float]) -> Pieces:
         functions = {self.root: IDENTITY}
         for value in self.values:
-            operation, operands = (
-                network.node(value).operation,
-                [functions[source] for source in network.node(value).inputs],
-            )
+            operation = network.node(value).operation
+            operands = [functions[source] for source in network.node(value).inputs]
             if isinstance(operation, Relu):
                 functions[value] = operands[0].rectified()
             elif isinstance(operation, Add):
@@ -140,11 +139,11 @@ class _Group:
         return functions[self.values[-1]]
 
 
-def _groups(network: Network, users: Mapping[int, set[int]], value: int) -> Iterator[_Group]:
+def _groups(network: Network, value: int) -> Iterator[_Group]:
     """The groups that end at a value, smaller ones first; what is computed within one has no other users."""
     frontier, inner = {value}, set[int]()
     while (last := max(frontier)) and isinstance(network.node(last).operation, Relu | Add | Scale | Shift):
-        if last != value and not users[last] <= inner:
+        if last != value and not inner.issuperset(network.users[last]):
             return
         frontier.remove(last)
         inner.add(last)
@@ -154,12 +153,12 @@ def _groups(network: Network, users: Mapping[int, set[int]], value: int) -> Iter
 
 
 def _constant(network: Network, value: int) -> Tensor | None:
-    """The factor or the offset of an operation, one number for all coordinates or one for each; None: it has none."""
+    """The factors or the offsets of an operation in float64, one for all coordinates or one each; None: it has none."""
     operation = network.node(value).operation
     if not isinstance(operation, Scale | Shift):
         return None
     stored = operation.factor if isinstance(operation, Scale) else operation.offset
-    return stored.flatten() if stored.numel() == 1 else stored.expand(network.shapes[value]).flatten()
+    return (stored if stored.numel() == 1 else stored.expand(network.shapes[value])).flatten().double()
 
 
 def _representable(functions: Sequence[Pieces], which: Tensor) -> Activation | None:
@@ -169,24 +168,11 @@ def _representable(functions: Sequence[Pieces], which: Tensor) -> Activation | N
         return None
     if all(pieces == IDENTITY.rectified() for pieces in functions):
         return Relu()
-    padded = [
-        (
-            [*pieces.breaks, *(pieces.breaks[-1:] or (Fraction(0),)) * (most - len(pieces.breaks))],
-            [*pieces.lines, *pieces.lines[-1:] * (most - len(pieces.breaks))],
-        )
-        for pieces in functions
-    ]
-    numbers = (
-        [breaks for breaks, _ in padded],
-        [[slope for slope, _ in lines] for _, lines in padded],
-        [[height for _, height in lines] for _, lines in padded],
-    )
-    if not all(_is_float(number) for table in numbers for row in table for number in row):
+    rows = [pieces.numbers(most) for pieces in functions]
+    if not all(_is_float(number) for row in rows for number in row):
         return None
-    breaks, factors, offsets = (
-        torch.tensor([[float(number) for number in row] for row in table], dtype=torch.float64).T for table in numbers
-    )
-    return PiecewiseLinear(*(table[:, which].contiguous() for table in (breaks, factors, offsets)))
+    table = torch.tensor([[float(number) for number in row] for row in rows], dtype=torch.float64).T[:, which]
+    return PiecewiseLinear(*(part.contiguous() for part in table.split([most, most + 1, most + 1])))
 
 
 def _is_float(number: Fraction) -> bool:

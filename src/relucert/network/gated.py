@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from relucert.arithmetic.elementary import PLAIN, TAIL, ElementaryFunctions
+from relucert.arithmetic.elementary import PLAIN, TAIL, ElementaryFunctions, logistic
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -59,10 +58,8 @@ class _Gated(SmoothActivation):
     """Concave, convex, concave, and without parameters."""
 
     curvatures = (-1, 1, -1)
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """|x|: the gate may be 1 less something that is nearly 1."""
-        return torch.maximum(lower.abs(), upper.abs())
+    rounding_scale = 0.0
+    is_gate = True
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         return _inverses(type(self))[piece](slope)
@@ -80,11 +77,10 @@ def _inverses(kind: type[_Gated]) -> tuple[_Inverse, ...]:
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Silu(_Gated):
     """`x / (1 + e^-x)`, coordinate by coordinate; also known as swish."""
 
-    name: ClassVar[str] = "silu"
+    name = "silu"
     breakpoints = (EnclosedPoint.near(-2.3993572805154675), EnclosedPoint.near(2.3993572805154675))
     stationary_points = (EnclosedPoint.near(-1.2784645427610737),)
     lipschitz = 1.0998393201288671
@@ -93,19 +89,17 @@ class Silu(_Gated):
         return functional.silu(inputs[0])
 
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
-        """The gate g is off by 18 u, g (1 - g) by 28 u; f' = g + x g (1 - g)."""
-        fall = functions.exp(-points.abs())
-        share = 1 / (1 + fall)
-        gate, change = torch.where(points < 0, fall * share, share), points * (fall * share * share)
+        """f' = g + x g (1 - g), where g is the gate."""
+        gate, rise = logistic(points, functions)
+        change = points * rise
         return Terms(points * gate, gate + change, slope_size=gate + change.abs())
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Gelu(_Gated):
     """`x (1 + erf(x / sqrt 2)) / 2`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "gelu"
+    name = "gelu"
     breakpoints = (EnclosedPoint.near(-1.4142135623730951), EnclosedPoint.near(1.4142135623730951))
     stationary_points = (EnclosedPoint.near(-0.7517915246935645),)
     lipschitz = 1.128904145185155
@@ -125,11 +119,10 @@ class Gelu(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class GeluTanh(_Gated):
     """`x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "gelu tanh"
+    name = "gelu tanh"
     breakpoints = (EnclosedPoint.near(-1.4185040087908283), EnclosedPoint.near(1.4185040087908283))
     stationary_points = (EnclosedPoint.near(-0.7524614220710163),)
     lipschitz = 1.128993068658772
@@ -143,21 +136,18 @@ class GeluTanh(_Gated):
         near = points.clamp(-30, 30)
         square = near * near
         argument = near * (TANH_FACTOR + TANH_CUBE * square)
-        fall = functions.exp(-argument.abs())
-        share = 1 / (1 + fall)
+        gate, rise = logistic(argument, functions)
         error_factor = 1 + argument.abs()
-        gate = torch.where(points < 0, fall * share, share)
-        change = near * (fall * share * share) * (TANH_FACTOR + 3 * TANH_CUBE * square)
+        change = near * rise * (TANH_FACTOR + 3 * TANH_CUBE * square)
         size = torch.where(points < 0, gate * error_factor, 2)
         return Terms(points * gate, gate + change, points.abs() * size, size + change.abs() * error_factor)
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Mish(_Gated):
     """`x tanh(log(1 + e^x))`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "mish"
+    name = "mish"
     breakpoints = (EnclosedPoint.near(-2.256376396360793), EnclosedPoint.near(1.4905711794854284))
     stationary_points = (EnclosedPoint.near(-1.1924312145154952),)
     lipschitz = 1.0884981612517283
@@ -178,16 +168,17 @@ class Mish(_Gated):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class HardSwish(SmoothActivation):
     """`x min(max(x + 3, 0), 6) / 6`, coordinate by coordinate: a parabola between two straight pieces."""
 
-    name: ClassVar[str] = "hard swish"
+    name = "hard swish"
     curvatures = (1, 1, 1)
     overflow_factor = 8  # it is a sixth of a product of up to 6 |x|
     breakpoints = (EnclosedPoint(-3.0, -3.0), EnclosedPoint(3.0, 3.0))
     stationary_points = (EnclosedPoint(-1.5, -1.5),)
-    smooth_breakpoints: ClassVar[bool] = False
+    smooth_breakpoints = False
+    rounding_scale = 0.0
+    is_gate = True
     lipschitz = 1.5
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -199,9 +190,6 @@ class HardSwish(SmoothActivation):
         inner = (points > -3) & (points < 3)
         slope = torch.where(inner, (2 * points + 3) / 6, gate)
         return Terms(points * gate, slope, slope_size=torch.where(inner, (2 * points.abs() + 3) / 6, gate))
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.maximum(lower.abs(), upper.abs())
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         if piece == 1:

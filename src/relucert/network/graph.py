@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -126,6 +126,15 @@ class Network:
         """The activations by the values that they compute, in order."""
         return {value: node.operation for value, node in self.steps() if isinstance(node.operation, Activation)}
 
+    @cached_property
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """For every value, the values that are computed from it directly, in order."""
+        users: list[list[int]] = [[] for _ in self.shapes]
+        for value, node in self.steps():
+            for source in set(node.inputs):
+                users[source].append(value)
+        return tuple(map(tuple, users))
+
     @property
     def rectifiers_only(self) -> bool:
         """Whether every activation is ReLU."""
@@ -205,19 +214,21 @@ class Network:
 
     def cast(self, dtype: torch.dtype) -> Network:
         """The same network with its tensors in another precision; the checks are not repeated."""
-        twin = copy(self)
-        twin.__dict__.pop("activations", None)
-        nodes = tuple(replace(node, operation=node.operation.cast(dtype)) for node in self.nodes)
-        object.__setattr__(twin, "nodes", nodes)
-        return twin
+        nodes = (replace(node, operation=node.operation.cast(dtype)) for node in self.nodes)
+        return self._with_nodes(nodes, "activations")
 
     def with_operations(self, operations: Mapping[int, Layer]) -> Network:
         """The same graph with other operations, by the values they compute; the checks are not repeated."""
+        nodes = (replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
+        counts = "suits_forward", "narrow_sources", "pull_counts"
+        return self._with_nodes(nodes, "shapes", "sizes", *counts, "roundings", "activations")
+
+    def _with_nodes(self, nodes: Iterable[Node], *stale: str) -> Network:
+        """A copy with other nodes, which drops the cached properties that were of the nodes here."""
         twin = copy(self)
-        for name in ("shapes", "sizes", "suits_forward", "narrow_sources", "pull_counts", "roundings", "activations"):
+        for name in stale:
             twin.__dict__.pop(name, None)
-        nodes = tuple(replace(node, operation=operations.get(value, node.operation)) for value, node in self.steps())
-        object.__setattr__(twin, "nodes", nodes)
+        object.__setattr__(twin, "nodes", tuple(nodes))
         return twin
 
     def evaluated_in(self, inference: Inference) -> Network:
@@ -243,32 +254,30 @@ class Network:
                     f"negative variance; "
                     f"give the network with {inference.name} weights"
                 )
-        twin = copy(self)
-        for name in ("roundings", "activations"):
-            twin.__dict__.pop(name, None)
-        object.__setattr__(twin, "nodes", tuple(nodes))
+        twin = self._with_nodes(nodes, "roundings", "activations")
         object.__setattr__(twin, "inference", inference)
         return twin
 
     def values(self, images: Tensor) -> list[Tensor]:
         """Every value at these images, each flat: (batch, size). Raises TimeUp between two layers once time is over."""
-        values: list[Computed] = [images.reshape(-1, *self.input_shape)]
-        for node in self.nodes:
-            check_time()
-            values.append(apply(node.operation, node.exact, [values[source] for source in node.inputs]))
-        return [_flat(computed(value)) for value in values]
+        return list(self._evaluated(images, [(value, []) for value in range(len(self.nodes) + 1)]))
 
     def passing(self, images: Tensor) -> Iterator[Tensor]:
         """Yields the values in order, as far as the output needs them; none is kept for longer than needed."""
+        return self._evaluated(images, self._output_schedule)
+
+    def _evaluated(self, images: Tensor, schedule: Iterable[tuple[int, Iterable[int]]]) -> Iterator[Tensor]:
+        """Yields values of a `schedule`, each flat: (batch, size)."""
         values: dict[int, Computed] = {}
-        for value, dropped in self._output_schedule:
+        for value, dropped in schedule:
             check_time()
             if value:
                 node = self.node(value)
                 values[value] = apply(node.operation, node.exact, [values[source] for source in node.inputs])
             else:
                 values[value] = images.reshape(-1, *self.input_shape)
-            yield computed(values[value]).flatten(1)
+            tensor = computed(values[value])
+            yield tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]  # a single number has no axis but the batch
             for source in dropped:
                 del values[source]
 
@@ -313,11 +322,6 @@ class Network:
         shapes = [self.shapes[value] for value in (0, *self.preactivations, self.output)]
         between = " - " if any(len(shape) > 1 for shape in shapes) else "-"
         return between.join("x".join(map(str, shape)) for shape in shapes)
-
-
-def _flat(value: Tensor) -> Tensor:
-    """A value as (batch, size); one that is a single number has no axis but the batch."""
-    return value.flatten(1) if value.ndim > 1 else value[:, None]
 
 
 def needed_nodes(nodes: Sequence[Node], output: int | None = None) -> list[Node]:

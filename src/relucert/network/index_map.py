@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +18,6 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class IndexMap(Affine):
     """Every output coordinate is an input coordinate, or zero.
 
@@ -30,7 +27,7 @@ class IndexMap(Affine):
         after: The shape of the output.
     """
 
-    name: ClassVar[str] = "index map"
+    name = "index map"
     indices: Shape
     before: Shape
     after: Shape

@@ -1,8 +1,6 @@
 """A fully connected layer."""
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,11 +16,10 @@ from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Linear(Affine):
     """`weight @ x + bias`; weight: (outputs, inputs), one row per output neuron; bias: (outputs,)."""
 
-    name: ClassVar[str] = "linear"
+    name = "linear"
     weight: Tensor
     bias: Tensor
 

@@ -45,6 +45,10 @@ class Units:
             return vectors[None]
         return vectors * self.scale.reshape(*self.scale.shape, *[1] * (lines.ndim - 1))
 
+    @property
+    def batch(self) -> int:
+        return 1 if self.scale is None else len(self.scale)
+
     def count(self, size: int) -> int:
         """How many forms there are, given the number of positions."""
         return size if self.indices is None else len(self.indices)
@@ -64,9 +68,10 @@ class Units:
         rows[:, torch.arange(len(positions)), positions] = scale
         return rows
 
-    def split(self, step: int, size: int) -> list[Units]:
-        """The forms in order, in groups of at most `step`."""
+    def split(self, size: int, dtype: torch.dtype) -> list[Units]:
+        """The forms in order, in groups whose rows memory has room for, given the number of positions."""
         positions = torch.arange(size) if self.indices is None else self.indices
+        step = max(1, CHUNK_BYTES // (self.batch * size * dtype.itemsize))
         groups = positions.split(step)
         scales = [None] * len(groups) if self.scale is None else self.scale.split(step, 1)
         return [Units(*group) for group in zip(groups, scales, strict=True)]
@@ -228,18 +233,16 @@ class Affine(Operation):
 
         As many forms are made at once as memory has room for. Raises TimeUp between two such parts once time is over.
         """
-        size, members = prod(shape), 1 if units.scale is None else len(units.scale)
-        images = []
-        for group in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
+        size, images = prod(shape), []
+        for group in units.split(size, dtype):
             check_time()
             images.append(self.linear(group.dense(size, dtype).unflatten(-1, shape)))
         return torch.cat(images, 1) if len(images) > 1 else images[0]
 
     def total(self, units: Units, shape: Shape, dtype: torch.dtype) -> Tensor:
         """The sum of the absolute values of the rows of `spread`: (batch or 1, *output)."""
-        size, members = prod(shape), 1 if units.scale is None else len(units.scale)
-        total = torch.zeros(members, *self.shape(shape), dtype=dtype)
-        for group in units.split(max(1, CHUNK_BYTES // (members * size * dtype.itemsize)), size):
+        size, total = prod(shape), torch.zeros(units.batch, *self.shape(shape), dtype=dtype)
+        for group in units.split(size, dtype):
             rows = self.spread(group, shape, dtype)
             if isinstance(rows, Units):
                 total += rows.absolute_diagonal(size, dtype).reshape(-1, *total.shape[1:])
@@ -261,6 +264,19 @@ class Affine(Operation):
     def restrict(self, support: Tensor) -> Affine | None:
         """The same map restricted to the flat input coordinates in `support`; None where it has no compact form."""
         return None
+
+
+class Elementwise(Affine):
+    """An affine operation that leaves every number at its place, counted flat, and at most scales and shifts it."""
+
+    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
+        return units
+
+    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
+        return symbols
+
+    def count_image(self, extent: Extent) -> tuple[int, Extent]:
+        return 0, extent
 
 
 def _fields(operation: Operation) -> dict[str, Any]:

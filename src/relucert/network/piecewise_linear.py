@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ class PiecewiseLinear(Activation):
         offsets: Their values at zero, (pieces, size or 1).
     """
 
-    name: ClassVar[str] = "piecewise-linear"
+    name = "piecewise-linear"
     breaks: Tensor
     factors: Tensor
     offsets: Tensor

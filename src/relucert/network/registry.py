@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from typing_extensions import dataclass_transform
 
 from relucert.errors import NetworkError, UnsupportedError
 from relucert.network.activation import Activation
@@ -15,12 +18,15 @@ _REGISTRY: dict[str, type[Layer]] = {}
 _Registered = TypeVar("_Registered", bound=type[Layer])
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def register(operation: _Registered) -> _Registered:
-    """Class decorator: makes an operation known under its name."""
+    """Class decorator: makes a frozen dataclass of an operation, unless it is one, known under its name."""
     if not is_layer(operation):
         raise NetworkError(f"the operation {operation.name!r} is neither affine nor an activation")
     if operation.name in _REGISTRY:
         raise NetworkError(f"an operation named {operation.name!r} exists already")
+    if "__dataclass_fields__" not in vars(operation):
+        dataclass(frozen=True, eq=False)(operation)  # changes the class itself
     _REGISTRY[operation.name] = operation
     return operation
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,12 +15,11 @@ if TYPE_CHECKING:
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Relu(Activation):
     """`max(x, 0)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "relu"
-    rectifier: ClassVar[bool] = True
+    name = "relu"
+    rectifier = True
     lipschitz = 1.0
     roundings = 0
 

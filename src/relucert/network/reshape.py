@@ -1,25 +1,20 @@
 """Flatten, reshape and every other change of shape that keeps the order of the coordinates."""
 
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import Shape
-from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.errors import NetworkError
-from relucert.network.operation import Affine, Units
+from relucert.network.operation import Elementwise
 from relucert.network.registry import register
 
 
 @register
-@dataclass(frozen=True, eq=False)
-class Reshape(Affine):
+class Reshape(Elementwise):
     """The same numbers in the same order, from the shape `before` to the shape `after` (both without the batch)."""
 
-    name: ClassVar[str] = "reshape"
+    name = "reshape"
     before: Shape
     after: Shape
     terms = 0
@@ -37,12 +32,3 @@ class Reshape(Affine):
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         batch = coefficients.shape[: coefficients.ndim - len(self.after)]
         return (coefficients.reshape(batch + self.before),)
-
-    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
-        return units
-
-    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
-        return symbols
-
-    def count_image(self, extent: Extent) -> tuple[int, Extent]:
-        return 0, extent

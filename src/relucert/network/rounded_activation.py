@@ -53,17 +53,13 @@ class RoundedActivation(Activation):
     def noise(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> Tensor:
         """How far what is computed may be from f; infinite where it may overflow, or nothing is assumed."""
         low, high = self.exact.image(lower, upper, arithmetic)
-        scale = self.exact.rounding_scale(lower, upper)
-        assert scale is not None
-        size = torch.maximum(torch.maximum(high, -low), scale)
+        size = torch.maximum(high, -low).clamp(min=self.exact.rounding_scale)
+        if self.exact.is_gate:
+            size = torch.maximum(size, torch.maximum(lower.abs(), upper.abs()))
         lost = 2 * ACTIVATION_ULPS * self.inference.unit * size + 4 * self.inference.underflow
-        usable = (self.exact.overflow_factor * size <= self.inference.largest) & self._far_from_ends(lower, upper)
-        return torch.where(usable, arithmetic.above(lost, 4), torch.inf)
-
-    def _far_from_ends(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Whether pre-activations keep away from where a function is not accurate, or numbers are flushed to zero."""
         least, largest = self.exact.accurate_range(self.inference)
-        return (lower >= least) & (upper <= largest)
+        usable = (self.exact.overflow_factor * size <= self.inference.largest) & (lower >= least) & (upper <= largest)
+        return torch.where(usable, arithmetic.above(lost, 4), torch.inf)
 
     def image(self, lower: Tensor, upper: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
         (low, high), noise = self.exact.image(lower, upper, arithmetic), self.noise(lower, upper, arithmetic)
@@ -106,7 +102,6 @@ def evaluated(activation: Activation, inference: Inference) -> Activation | None
     exact = activation.exact if isinstance(activation, RoundedActivation) else activation
     if not inference.rounds or not exact.roundings:
         return exact
-    if not isinstance(exact, SmoothActivation):
+    if not isinstance(exact, SmoothActivation) or exact.rounding_scale is None:
         return None
-    point = torch.ones(1, dtype=torch.float64)
-    return None if exact.rounding_scale(point, point) is None else RoundedActivation(exact, inference)
+    return RoundedActivation(exact, inference)

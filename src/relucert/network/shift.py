@@ -1,26 +1,21 @@
 """Addition of constants, as in input normalisation or a bias on its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from relucert.arithmetic.forms import LinearForms, Shape
-from relucert.arithmetic.symbol_windows import Extent, SymbolWindows
 from relucert.network.inference import Inference
-from relucert.network.operation import Affine, Units
+from relucert.network.operation import Elementwise
 from relucert.network.registry import register
 from relucert.network.scale import FOLDED_ROUNDINGS, broadcast_shape
 
 
 @register
-@dataclass(frozen=True, eq=False)
-class Shift(Affine):
+class Shift(Elementwise):
     """`x + offset`."""
 
-    name: ClassVar[str] = "shift"
+    name = "shift"
     offset: Tensor
     terms = 0
 
@@ -47,12 +42,3 @@ class Shift(Affine):
     def can_be_evaluated(self, inference: Inference) -> bool:
         """An offset may be rounded, as a number in a program is: that is one of the roundings."""
         return float(self.offset.double().abs().max()) < inference.largest
-
-    def spread(self, units: Units, shape: Shape, dtype: torch.dtype) -> Units:
-        return units
-
-    def images(self, symbols: SymbolWindows, shape: Shape) -> SymbolWindows:
-        return symbols
-
-    def count_image(self, extent: Extent) -> tuple[int, Extent]:
-        return 0, extent

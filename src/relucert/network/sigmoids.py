@@ -6,13 +6,11 @@ Errors of formulas are counted in units of u = 2^-53, as in `relucert.arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from relucert.arithmetic.elementary import ROOT_PI, ElementaryFunctions
+from relucert.arithmetic.elementary import ROOT_PI, ElementaryFunctions, logistic
 from relucert.network.curvature import EnclosedPoint
 from relucert.network.registry import register
 from relucert.network.smooth_activation import SmoothActivation, Terms
@@ -23,13 +21,11 @@ class _Sigmoidal(SmoothActivation):
 
     curvatures = (1, -1)
     breakpoints = (EnclosedPoint(0.0, 0.0),)
+    rounding_scale = 1.0
 
     def tangent_point(self, slope: Tensor, piece: int) -> Tensor:
         distance = self.distance(slope)
         return -distance if piece == 0 else distance
-
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
 
     def distance(self, slope: Tensor) -> Tensor:
         """How far from 0 f' is about the slope."""
@@ -37,21 +33,17 @@ class _Sigmoidal(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sigmoid(_Sigmoidal):
     """`1 / (1 + e^-x)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "sigmoid"
+    name = "sigmoid"
     lipschitz = 0.25
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sigmoid()
 
     def formula(self, points: Tensor, functions: ElementaryFunctions) -> Terms:
-        """With e = e^-|x|, off by 8 u: 1 / (1 + e) or e / (1 + e), off by 18 u, and e / (1 + e)^2, off by 28 u."""
-        fall = functions.exp(-points.abs())
-        share = 1 / (1 + fall)
-        return Terms(torch.where(points < 0, fall * share, share), fall * share * share)
+        return Terms(*logistic(points, functions))
 
     def distance(self, slope: Tensor) -> Tensor:
         root = (1 - 4 * slope.clamp(0, 0.25)).sqrt()
@@ -59,11 +51,10 @@ class Sigmoid(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Tanh(_Sigmoidal):
     """`tanh x`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "tanh"
+    name = "tanh"
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -79,11 +70,10 @@ class Tanh(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Erf(_Sigmoidal):
     """The error function, coordinate by coordinate."""
 
-    name: ClassVar[str] = "erf"
+    name = "erf"
     lipschitz = math.nextafter(2 / ROOT_PI, 2)
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -101,11 +91,10 @@ class Erf(_Sigmoidal):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Softsign(_Sigmoidal):
     """`x / (1 + |x|)`, coordinate by coordinate."""
 
-    name: ClassVar[str] = "softsign"
+    name = "softsign"
     lipschitz = 1.0
 
     def apply(self, *inputs: Tensor) -> Tensor:

@@ -57,6 +57,8 @@ class SmoothActivation(Activation):
     """Whether f' is continuous at the breakpoints."""
     overflow_factor: ClassVar[int] = 2
     """How many times the larger of |f| and its scale a step of an evaluation may be."""
+    is_gate: ClassVar[bool] = False
+    """Whether f is x times a gate, which may be 1 less something that is nearly 1: its scale is |x| at the least."""
 
     @property
     def curvatures(self) -> tuple[int, ...]:
@@ -134,30 +136,17 @@ class SmoothActivation(Activation):
         for before, after in pairwise(pieces):
             cut = before.end
             assert cut is not None
-            if not (cut.exact and any(piece is before or piece is after for piece in convex)):
-                least = self._with_cut(least, sign, cut, slope, lower, upper, arithmetic)
+            if cut.exact and any(piece is before or piece is after for piece in convex):
+                continue
+            low, high = self._values_at(cut, arithmetic, lower)
+            moved = torch.maximum(sign * slope * cut.low, sign * slope * cut.high)
+            at_cut = arithmetic.floor((low if sign > 0 else -high) - arithmetic.up(moved, 1))
+            least = torch.where(cut.met(lower, upper), torch.minimum(least, at_cut), least)
         flat = slope == 0
         if bool(flat.any()):
             low, high = self.image(lower, upper, arithmetic)
             least = torch.where(flat, low if sign > 0 else -high, least)
         return self._defined(lower, upper, least)
-
-    def _with_cut(
-        self,
-        least: Tensor,
-        sign: int,
-        cut: EnclosedPoint,
-        slope: Tensor,
-        lower: Tensor,
-        upper: Tensor,
-        arithmetic: Arithmetic,
-    ) -> Tensor:
-        """A bound of `sign (f(z) - slope z)` that also holds at the cut, where that lies in the interval."""
-        low, high = self._values_at(cut, arithmetic, lower)
-        value = low if sign > 0 else -high
-        moved = torch.maximum(sign * slope * cut.low, sign * slope * cut.high)
-        at_cut = arithmetic.floor(value - arithmetic.up(moved, 1))
-        return torch.where(cut.met(lower, upper), torch.minimum(least, at_cut), least)
 
     def chord(self, lower: Tensor, upper: Tensor) -> Tensor:
         """The slope of the nearest two parallel lines: where f is convex or concave the secant's; where f is S-shaped
@@ -254,9 +243,10 @@ class SmoothActivation(Activation):
         """Unknown: what a library's function is off by is not specified."""
         return 2**20
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor | None:
-        """What the error of a library's function is relative to, where f itself is smaller; None, unless an activation
-        says a number: nothing is assumed about evaluations in floating point."""
+    @property
+    def rounding_scale(self) -> float | None:
+        """What the error of a library's function is relative to, where |f| is smaller; None, unless an activation says
+        a number: nothing is assumed about evaluations in floating point."""
         return None
 
     def accurate_range(self, inference: Inference) -> tuple[float, float]:

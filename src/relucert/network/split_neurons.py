@@ -12,9 +12,9 @@ numbers. The folded network is for bounds: evaluations in floating point and pro
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -47,30 +47,41 @@ def fold_split_neurons(network: Network) -> Network:
     to fold."""
     if network.inference.rounds:
         return network
-    uses = Counter(source for node in network.nodes for source in node.inputs)
     folded: dict[int, _Folded] = {}  # by the value of the layer after the ReLUs
     for value, node in network.steps():
         check_time()
-        fold = _fold_at(network, node, uses)
+        fold = _fold_at(network, node)
         if fold is not None and _replaced(network, value)[0] not in folded:
             folded[value] = fold
     return fold_split_neurons(_rebuilt(network, folded)) if folded else network
 
 
-def _fold_at(network: Network, node: Node, uses: Counter[int]) -> _Folded | None:
+def _fold_at(network: Network, node: Node) -> _Folded | None:
     """What a layer after ReLUs becomes together with the layer before them; None where nothing is to fold."""
     after, relu = node.operation, node.inputs[0]
-    if not isinstance(after, Neurons) or not relu or uses[relu] > 1:
+    if not isinstance(after, Neurons) or not relu or len(network.users[relu]) > 1:
         return None
     before_value = network.node(relu).inputs[0]
-    if not isinstance(network.node(relu).operation, Relu) or not before_value or uses[before_value] > 1:
+    if not isinstance(network.node(relu).operation, Relu) or not before_value or len(network.users[before_value]) > 1:
         return None
     before = network.node(before_value).operation
     if not isinstance(before, Neurons) or type(before) is not type(after) or before.weight.dtype != after.weight.dtype:
         return None
     if any(layer.groups > 1 for layer in (before, after) if isinstance(layer, Convolution)):
         return None
-    return _fold(before, after)
+    try:
+        return _fold(before, after)
+    except _InexactError:
+        return None
+
+
+class _InexactError(Exception):
+    """A number of the folded layers can't be had exactly."""
+
+
+def _require(exact: bool) -> None:
+    if not exact:
+        raise _InexactError
 
 
 def _fold(before: Neurons, after: Neurons) -> _Folded | None:
@@ -83,23 +94,17 @@ def _fold(before: Neurons, after: Neurons) -> _Folded | None:
         positive = [(neuron, factor) for neuron, factor in group if factor > 0]
         negative = [(neuron, -factor) for neuron, factor in group if factor < 0]
         first = _column(after, positive)
-        second = _column(after, negative) if negative else None
-        total = first if second is None or first is None else _sum(first, second)
-        if first is None or total is None or (negative and second is None):
-            return None
-        if second is None:
+        if not negative:
             rectified.append((positive[0][0], first))
             continue
         direct.append((positive[0][0], first))
+        total = _sum(first, _column(after, negative))
         if bool(total.any()):
-            (neuron, factor), *_ = negative  # relu(factor (-z)) stands for relu(-z)
+            neuron, factor = negative[0]  # relu(factor (-z)) stands for relu(-z)
             scaled = total / factor
-            if not torch.equal(scaled * factor, total):
-                return None
+            _require(torch.equal(scaled * factor, total))
             rectified.append((neuron, scaled))
     linear, bent = (_path(before, after, chosen) if chosen else None for chosen in (direct, rectified))
-    if (direct and linear is None) or (rectified and bent is None):
-        return None
     if linear is not None and bent is not None:
         linear = linear[0], replace(linear[1], bias=torch.zeros_like(after.bias))  # the sum has the bias once
     return _Folded(linear, bent)
@@ -124,37 +129,31 @@ def _directions(layer: Neurons) -> list[list[tuple[int, float]]]:
     return [[(neuron, scale / group[0][1]) for neuron, scale in group] for group in by_direction.values()]
 
 
-def _column(after: Neurons, members: Sequence[tuple[int, float]]) -> Tensor | None:
-    """The sum of the next layer's columns of some neurons, times their factors; None where it can't be had exactly."""
-    total: Tensor | None = None
+def _column(after: Neurons, members: Sequence[tuple[int, float]]) -> Tensor:
+    """The sum of the next layer's columns of some neurons, times their factors."""
+    columns = []
     for neuron, factor in members:
         column = after.weight[:, neuron].double()
-        scaled = column * factor
-        if not torch.equal(scaled / factor, column):
-            return None
-        total = scaled if total is None else _sum(total, scaled)
-        if total is None:
-            return None
-    return total
+        columns.append(column * factor)
+        _require(torch.equal(columns[-1] / factor, column))
+    return reduce(_sum, columns)
 
 
-def _sum(first: Tensor, second: Tensor) -> Tensor | None:
-    """The sum in float64; None where it rounds, which its error (Knuth's two-sum) shows."""
+def _sum(first: Tensor, second: Tensor) -> Tensor:
+    """The sum in float64, where it does not round, which its error (Knuth's two-sum) shows."""
     total = first + second
     high = total - first
     error = (first - (total - high)) + (second - high)
-    return total if not bool(error.any()) and bool(total.isfinite().all()) else None
+    _require(not bool(error.any()) and bool(total.isfinite().all()))
+    return total
 
 
-def _path(
-    before: Neurons, after: Neurons, columns_by_neuron: Sequence[tuple[int, Tensor]]
-) -> tuple[Neurons, Neurons] | None:
-    """Both layers with some neurons between them, and their columns; None where the precision does not hold these."""
+def _path(before: Neurons, after: Neurons, columns_by_neuron: Sequence[tuple[int, Tensor]]) -> tuple[Neurons, Neurons]:
+    """Both layers with some neurons between them, and their columns, where the precision holds these."""
     neurons = [neuron for neuron, _ in columns_by_neuron]
     columns = torch.stack([column for _, column in columns_by_neuron], 1)
     weight = columns.to(after.weight.dtype)
-    if not torch.equal(weight.double(), columns):
-        return None
+    _require(torch.equal(weight.double(), columns))
     return replace(before, weight=before.weight[neurons], bias=before.bias[neurons]), replace(after, weight=weight)
 
 

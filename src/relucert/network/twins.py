@@ -47,7 +47,7 @@ def paired_activations(network: Network) -> tuple[int, ...]:
 
 
 def _feeds_blocks(network: Network, value: int) -> bool:
-    operations = [node.operation for node in network.nodes if value in node.inputs]
+    operations = [network.node(user).operation for user in network.users[value]]
     return bool(operations) and all(
         isinstance(operation, Linear) and _is_block_diagonal(operation) for operation in operations
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -31,6 +30,7 @@ class _Wave(SmoothActivation):
     quarter: ClassVar[int]
     curvatures = (1, -1) * (PIECES // 2)
     lipschitz = 1.0
+    rounding_scale = 1.0
 
     def is_covered(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Whether the pieces cover the interval."""
@@ -64,9 +64,6 @@ class _Wave(SmoothActivation):
         is_covered = self.is_covered(lower, upper)
         return torch.where(is_covered, least.clamp(min=-1), -1), torch.where(is_covered, largest.clamp(max=1), 1)
 
-    def rounding_scale(self, lower: Tensor, upper: Tensor) -> Tensor:
-        return torch.ones_like(lower)
-
     def accurate_range(self, inference: Inference) -> tuple[float, float]:
         return -LARGEST_ACCURATE, LARGEST_ACCURATE
 
@@ -94,12 +91,11 @@ class _Wave(SmoothActivation):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Sin(_Wave):
     """The sine, coordinate by coordinate."""
 
-    name: ClassVar[str] = "sin"
-    quarter: ClassVar[int] = 0
+    name = "sin"
+    quarter = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].sin()
@@ -110,12 +106,11 @@ class Sin(_Wave):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Cos(_Wave):
     """The cosine, coordinate by coordinate."""
 
-    name: ClassVar[str] = "cos"
-    quarter: ClassVar[int] = 1
+    name = "cos"
+    quarter = 1
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].cos()
