@@ -11,14 +11,15 @@ from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Centred, Interval
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
-from relucert.network import INPUT, Activation, Affine, FlatAffine, Network
+from relucert.network import INPUT, Activation, Affine, Network
 
 
 def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
     """The class scores at points (batch, size) and how far each may be from those of the network's evaluation, in real
     arithmetic or in whatever it is evaluated in: (batch, classes) each. Raises TimeUp between two layers once time is
     over."""
-    values = {INPUT: (points, torch.zeros_like(points))}
+    image = points.unflatten(-1, network.input_shape)
+    values = {INPUT: (image, torch.zeros_like(image))}
     for value, unneeded in network.schedule((network.output,)):
         check_time()
         if value != INPUT:
@@ -35,33 +36,46 @@ def _evaluated(
 ) -> tuple[Tensor, Tensor]:
     """A value, and how far it may be off, from those of its operands."""
     operation = network.node(value).operation
-    if isinstance(operation, Affine):
-        affine, terms = FlatAffine.of(network, value), operation.terms
-        result = affine.apply(*operands)
-        if not arithmetic.rigorous:
-            return result, torch.zeros_like(result)
-        sizes = [operand.abs() + error for operand, error in zip(operands, errors, strict=True)]
-        gamma = arithmetic.gamma(terms + 2)
-        total = affine.magnitude(*(error + gamma * size for error, size in zip(errors, sizes, strict=True)))
-        total = arithmetic.above(affine.plus_constant(total, gamma), 2 * terms + 12)
-        if rounds(network, value):
-            total = arithmetic.above(total + noise(network, value, sizes, arithmetic), 1)
-        return result, torch.where(result.isfinite(), total, torch.inf)  # a sum that overflowed says nothing
+    if isinstance(operation, Activation) and operation.roundings and arithmetic.rigorous:
+        return _image(operation, operands[0], errors[0], arithmetic)
+    result = operation.apply(*operands)
     if isinstance(operation, Activation):
-        interval = Centred(operands[0], errors[0]).interval(arithmetic)
-        if operation.roundings and arithmetic.rigorous:
-            return Centred.activated(operation, interval, arithmetic)
-        return operation.apply(operands[0]), _activation_error(operation, interval, errors[0], arithmetic)
-    assert_never(operation)
+        return result, _activation_error(operation, operands[0], errors[0], arithmetic)
+    if not isinstance(operation, Affine):
+        assert_never(operation)
+    if not arithmetic.rigorous:
+        return result, torch.zeros_like(result)
+    error = _error(operation, operands, errors, arithmetic)
+    if rounds(network, value):
+        sizes = [(operand.abs() + its_error).flatten(1) for operand, its_error in zip(operands, errors, strict=True)]
+        added = noise(network, value, sizes, arithmetic).reshape(error.shape)
+        error = arithmetic.above(error + added, 1)
+    return result, torch.where(result.isfinite(), error, torch.inf)  # a sum that overflowed says nothing
 
 
-def _activation_error(activation: Activation, interval: Interval, error: Tensor, arithmetic: Arithmetic) -> Tensor:
-    """How far an f that does not round may be apart at two numbers of an interval: their distance times the steepest
-    derivative between them."""
-    least, largest = activation.derivatives(*interval)
+def _activation_error(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """How far an f that does not round may be apart at two numbers: their distance times the steepest derivative
+    between them."""
+    lower, upper = arithmetic.floor(value - error), arithmetic.ceil(value + error)
+    least, largest = activation.derivatives(lower, upper)
     steepest = torch.maximum(-least, largest)
     moved = torch.where(steepest == 1, error, arithmetic.above(error * steepest, 1))
     return torch.where(steepest == 0, 0, moved)
+
+
+def _image(activation: Activation, value: Tensor, error: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+    """The middle of the image of an interval, and how far its ends are."""
+    interval = Interval(arithmetic.floor(value - error), arithmetic.ceil(value + error))
+    return Centred.activated(activation, interval, arithmetic)
+
+
+def _error(operation: Affine, values: list[Tensor], errors: list[Tensor], arithmetic: Arithmetic) -> Tensor:
+    gamma = arithmetic.gamma(operation.terms + 2)
+    sources = [error + gamma * (value.abs() + error) for value, error in zip(values, errors, strict=True)]
+    total = operation.magnitude(*sources)
+    if operation.constant is not None:
+        total = total + gamma * operation.constant.abs()
+    return arithmetic.above(total, 2 * operation.terms + 12)
 
 
 def lower_margins(

@@ -7,7 +7,7 @@ a relaxation's width, of rounding) is a map of the value's size that multiplies 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -34,9 +34,11 @@ _Result = TypeVar("_Result")
 def computed_once(function: Callable[[_Path, int], _Result]) -> Callable[[_Path, int], _Result]:
     """Decorator: what a path has for each value is computed when it is first asked for, unless time is over."""
 
+    name = function.__name__
+
     @wraps(function)
     def lookup(path: _Path, value: int) -> _Result:
-        results = path._computed.setdefault(function.__name__, {})
+        results = path._computed[name]
         if value not in results:
             check_time()
             results[value] = function(path, value)
@@ -64,7 +66,7 @@ class ReferencePath:
         """upper: whether references lie on the upper lines, as they must where each form has its own lower lines."""
         self.network, self.region, self.bounds = network, region, bounds
         self.relaxer, self.arithmetic, self.upper = relaxer, arithmetic, upper
-        self._computed: dict[str, dict[int, Any]] = {}  # by what it is and by value
+        self._computed: dict[str, dict[int, Any]] = defaultdict(dict)  # by what it is and by value
         uses = Counter(source for node in network.nodes for source in node.inputs)
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts

@@ -13,7 +13,7 @@ from relucert.network.graph import Network
 from relucert.network.operation import Affine
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FlatAffine:
     """An affine operation that takes vectors and returns one, after any batch axes: (..., size) each.
 
@@ -56,5 +56,8 @@ class FlatAffine:
         return total if self.constant is None else total + factor * self.constant.abs()
 
     def _flat(self, function: Callable[..., Tensor], values: Sequence[Tensor]) -> Tensor:
-        shaped = [value.unflatten(-1, shape) for value, shape in zip(values, self.shapes, strict=True)]
+        shaped = [
+            value if len(shape) == 1 else value.reshape(*value.shape[:-1], *shape)
+            for value, shape in zip(values, self.shapes, strict=True)
+        ]
         return function(*shaped).flatten(values[0].ndim - 1)
