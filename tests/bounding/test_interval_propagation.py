@@ -119,7 +119,7 @@ def test_a_deep_network_holds_few_values_at_once(monkeypatch: pytest.MonkeyPatch
         most = max(most, sum(one() is not None for one in made))
         return image
 
-    monkeypatch.setattr(interval_propagation, "affine_image", counted)
+    monkeypatch.setattr("relucert.bounding.interval.affine_image", counted)
     find_method("interval").hidden(network, Region.around(centres(network), 0.1, "inf"), RIGOROUS)
     assert len(made) == 30
     assert most <= 2

@@ -104,8 +104,8 @@ def test_neurons_that_are_off_can_be_left_out(name: str, monkeypatch: pytest.Mon
         cuts.append(value)
         return without_neurons(network, value, kept)
 
-    monkeypatch.setattr("relucert.bounding.reduced_path.WORTH_A_CUT", 1)
-    monkeypatch.setattr("relucert.bounding.reduced_path.without_neurons", counted)
+    monkeypatch.setattr("relucert.bounding.reference.WORTH_A_CUT", 1)
+    monkeypatch.setattr("relucert.bounding.reference.without_neurons", counted)
     for value, interval in METHOD.hidden(network, region, RIGOROUS).items():
         for one, other in zip(interval, whole[value], strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-10)

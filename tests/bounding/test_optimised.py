@@ -178,7 +178,7 @@ def test_neurons_that_are_off_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -
     points = centres(network, 1)
     region = Region.around(points, 0.05, 2)
     whole = optimised_bounds(network, region)
-    monkeypatch.setattr("relucert.bounding.reduced_path.WORTH_A_CUT", 1)
+    monkeypatch.setattr("relucert.bounding.reference.WORTH_A_CUT", 1)
     memory = SlopeMemory()
     for share in (1.0, 1.01, 1.5):  # others are off at other radii
         cut = optimised_bounds(network, region.resized(share * region.radius), memory=memory)

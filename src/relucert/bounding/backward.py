@@ -9,6 +9,7 @@ every neuron are parallel, one and the same back-substitution gives the maximum 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -80,7 +81,7 @@ class PulledBack:
 
 
 def bound_forms(
-    path: ReferencePath, value: int, forms: Tensor, *, duals: DualVariables | None = None, offsets: Tensor | None = None
+    path: ReferencePath, value: int, forms: Tensor, *, duals: DualVariables = NO_DUALS, offsets: Tensor | None = None
 ) -> PulledBack:
     """Bounds of linear forms on a value over the path's region.
 
@@ -90,17 +91,17 @@ def bound_forms(
         duals: Dual variables of each form's own; without them the relaxer's lines hold.
         offsets: Constants to add to the forms, (batch, forms).
     """
-    duals = duals or NO_DUALS
-    assert path.upper or not (duals.slopes or duals.multipliers or duals.constraints)
-    reference = path.reference(value)
-    rows = Rows(forms, path.network.shapes[value])
-    constant = rows.dot(reference)
-    pull = Pull(path, duals, constant, torch.zeros_like(constant))
-    if path.arithmetic.rigorous:
-        pull.lose(rows, reference.abs(), forms.shape[-1] + 2)
-    if offsets is not None:
-        pull.gather(offsets)
-    return pull.run(rows, value)
+    return Pull(path, duals).bound(value, forms, offsets)
+
+
+class Start(NamedTuple):
+    """Linear forms on a value, their values at its reference, and what they may lose from these so far, (batch, forms)
+    each."""
+
+    value: int
+    forms: LinearForms
+    constant: Tensor
+    slack: Tensor
 
 
 class Pull:
@@ -110,16 +111,31 @@ class Pull:
     own deviation; both (batch, forms).
     """
 
-    def __init__(self, path: ReferencePath, duals: DualVariables, constant: Tensor, slack: Tensor) -> None:
+    constant: Tensor
+    slack: Tensor
+
+    def __init__(self, path: ReferencePath, duals: DualVariables = NO_DUALS) -> None:
+        assert path.upper or not (duals.slopes or duals.multipliers or duals.constraints)
         self.path, self.duals = path, duals
         self.network, self.region, self.arithmetic = path.network, path.region, path.arithmetic
-        self.constant, self.slack = constant, slack
         self.two_sided = path.relaxer.parallel and not path.upper
         self.met: dict[int, LinearForms] = {}
         self.constrained: set[int] = set()
         self.largest = 1  # bytes of forms
 
-    def run(self, forms: LinearForms, value: int) -> PulledBack:
+    def bound(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> PulledBack:
+        """Bounds of linear forms on a value, (batch or 1, forms, size), plus offsets, (batch, forms)."""
+        reference, rows = self.path.reference(value), Rows(forms, self.network.shapes[value])
+        self.constant = rows.dot(reference)
+        self.slack = torch.zeros_like(self.constant)
+        if self.arithmetic.rigorous:
+            self.lose(rows, reference.abs(), forms.shape[-1] + 2)
+        if offsets is not None:
+            self.gather(offsets)
+        return self.run(Start(value, rows, self.constant, self.slack))
+
+    def run(self, start: Start) -> PulledBack:
+        value, forms, self.constant, self.slack = start
         if not self.network.activation_depths[value]:  # nothing is relaxed
             self.two_sided = True
         if self.path.charged_later(value):
@@ -261,8 +277,8 @@ class Pull:
         where it is negative. What the line's height at the reference is from the value's reference is paid."""
         activation, (lower, upper) = self.network.activations[value], self.path.bounds[source]
         form, shares = form.aligned(self.duals.slopes[value])
-        derivatives = (self.arithmetic.any_slopes(side) for side in activation.derivatives(lower, upper))
-        slopes = own_slopes(form, self.arithmetic.shares(shares), *derivatives)
+        flattest, steepest = (self.arithmetic.any_slopes(side) for side in activation.derivatives(lower, upper))
+        slopes = form.local(flattest) + self.arithmetic.shares(shares) * form.local(steepest - flattest)
         ends = form.local(lower), form.local(upper)
         least = activation.least(slopes, *ends, self.arithmetic)
         offsets = torch.where(
@@ -316,11 +332,6 @@ class Pull:
         """Keeps the bytes of the largest forms met."""
         size = form.coefficients.numel() * form.coefficients.element_size()
         self.largest = max(self.largest, int(size * products))
-
-
-def own_slopes(form: LinearForms, shares: Tensor, least: Tensor, largest: Tensor) -> Tensor:
-    """The slopes between derivatives, (batch, size) each, of shares laid out like the coefficients of forms."""
-    return form.local(least) + shares * form.local(largest - least)
 
 
 def _allowed(multipliers: Tensor, bounds: Interval, signs: Tensor | None = None) -> Tensor:

@@ -129,16 +129,26 @@ class _ShareKeeper(PlainDriver):
 
 def pulled_bounds(path: ReferencePath, value: int, interval: Interval) -> Interval:
     """Improves known bounds of unstable pairs of box and neuron by back-substitution."""
-    network = path.network
-    boxes, neurons = (~network.stable(value, *interval)).nonzero().unbind(1)
+    unstable = ~path.network.stable(value, *interval)
+    return improved(path, interval, unstable, lambda picked, _, units: bound_forms(picked, value, units).lower)
+
+
+def improved(
+    path: ReferencePath, interval: Interval, wanted: Tensor, bound: Callable[[PickedPath, Tensor, Tensor], Tensor]
+) -> Interval:
+    """Improves bounds of some pairs of box and neuron, a mask (boxes, neurons), as many at once as memory allows.
+
+    bound: From the path in the boxes of pairs, these boxes, (pairs,), and forms that are 1 and -1 at the neuron,
+        (pairs, 2, neurons), to lower bounds of both, (pairs, 2).
+    """
+    boxes, neurons = wanted.nonzero().unbind(1)
     lower, upper = (ends.clone() for ends in interval)
-    step = max(1, PAIR_BYTES // (16 * max(network.sizes)))
+    step = max(1, PAIR_BYTES // (16 * max(path.network.sizes)))
     for some, columns in zip(boxes.split(step), neurons.split(step), strict=True):
         if not len(some):
             continue
-        units = torch.nn.functional.one_hot(columns, network.sizes[value]).to(lower.dtype)
-        picked = PickedPath(path, some)
-        below, above = bound_forms(picked, value, torch.stack([units, -units], 1)).lower.unbind(1)
+        units = torch.nn.functional.one_hot(columns, lower.shape[1]).to(lower.dtype)
+        below, above = bound(PickedPath(path, some), some, torch.stack([units, -units], 1)).unbind(1)
         lower[some, columns] = torch.fmax(lower[some, columns], below)
         upper[some, columns] = torch.fmin(upper[some, columns], -above)
     return Interval(lower, upper)

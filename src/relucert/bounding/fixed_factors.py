@@ -12,6 +12,7 @@ much s itself may differ from it, times the largest |t| in a box, widens d.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,10 +23,11 @@ from torch import Tensor
 from relucert.arithmetic.box import Box
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.interval import Interval
+from relucert.bounding.interval import Centred, Interval
 from relucert.bounding.interval_propagation import interval_bounds
 from relucert.bounding.moving_part import MovingPart
 from relucert.network import INPUT, Add, IndexMap, Network, Node, Power, Scale
+from relucert.network.graph import needed_nodes
 
 DIGITS = 36  # of a factor in binary: factors that differ by less are one
 
@@ -82,15 +84,13 @@ def _where_finite(part: MovingPart, members: Tensor) -> PartOfBoxes:
 
 def _products(network: Network) -> Iterator[_Product]:
     """The differences of squares of one moving value with fixed numbers added, in the order of the graph."""
-    users: dict[int, int] = {}
-    for node in network.nodes:
-        for source in node.inputs:
-            users[source] = users.get(source, 0) + 1
+    users = Counter(source for node in network.nodes for source in node.inputs)
     for value, node in network.steps():
         if not isinstance(node.operation, Add) or INPUT in node.inputs:
             continue
         first, negated = node.inputs
-        if not _is_negative(network.node(negated)):
+        negative = network.node(negated).operation
+        if not isinstance(negative, Scale) or negative.divide or not bool((negative.factor == -1).all()):
             continue
         second = network.source(negated)
         sums = [network.source(square) for square in (first, second) if _is_square(network, square)]
@@ -106,11 +106,6 @@ def _is_square(network: Network, value: int) -> bool:
     return isinstance(operation, Power) and operation.exponent == 2
 
 
-def _is_negative(node: Node) -> bool:
-    operation = node.operation
-    return isinstance(operation, Scale) and not operation.divide and bool((operation.factor == -1).all())
-
-
 def _is_fixed(network: Network, value: int) -> bool:
     """Whether a value is some fixed numbers; the moving inputs are the first value."""
     return value > 1 and network.node(value).inputs == (INPUT,)
@@ -123,23 +118,14 @@ def _columns(network: Network, value: int) -> Tensor:
     return torch.tensor(operation.indices)
 
 
-class _Numbers(NamedTuple):
-    """Fixed numbers by their middles and radii, (boxes, count) each."""
-
-    middle: Tensor
-    radius: Tensor
-
-    @classmethod
-    def of(cls, part: MovingPart, value: int) -> _Numbers:
-        columns = _columns(part.network, value) - len(part.inputs)
-        lower, upper = (ends[:, columns] for ends in part.fixed)
-        middle = lower + (upper - lower) / 2
-        return cls(middle, RIGOROUS.ceil(torch.maximum(upper - middle, middle - lower)))
+def _numbers(part: MovingPart, value: int) -> Interval:
+    """A value that is some fixed numbers, in every box."""
+    return part.fixed.pick(_columns(part.network, value) - len(part.inputs))
 
 
 def _factor(part: MovingPart, product: _Product) -> Tensor:
     """About s, for every box: (boxes, size)."""
-    first, second = (_Numbers.of(part, added).middle for added in product.added)
+    first, second = (_numbers(part, added).middle for added in product.added)
     mantissa, exponent = torch.frexp(2 * (first - second))
     return torch.ldexp((mantissa * 2.0**DIGITS).round() / 2.0**DIGITS, exponent)
 
@@ -153,23 +139,23 @@ class _Builder:
 
     def replace(self, product: _Product, factor: Tensor) -> None:
         """Puts `factor * t + d` in the place of a difference of squares; d takes the place of c among the inputs."""
-        network, (first, second) = self.part.network, (_Numbers.of(self.part, added) for added in product.added)
+        network, numbers = self.part.network, [_numbers(self.part, added) for added in product.added]
         largest = self._largest(product.moving)
-        off = (2 * (first.middle - second.middle) - factor).abs() + 2 * (first.radius + second.radius)
-        size = first.middle.abs() + first.radius + second.middle.abs() + second.radius
-        middle = (first.middle - second.middle) * (first.middle + second.middle)
-        radius = 2 * size * (first.radius + second.radius) + off * largest
+        first, second = (interval.middle for interval in numbers)
+        first_radius, second_radius = (interval.half_width for interval in numbers)
+        off = (2 * (first - second) - factor).abs() + 2 * (first_radius + second_radius)
+        size = first.abs() + first_radius + second.abs() + second_radius
+        middle = (first - second) * (first + second)
+        radius = 2 * size * (first_radius + second_radius) + off * largest
         rounding = RIGOROUS.gamma(8) * (size.square() + size * largest)
         radius = RIGOROUS.above(radius + rounding, 12)
         columns = _columns(network, product.added[0]) - len(self.part.inputs)
-        lower, upper = (ends.clone() for ends in self.part.fixed)
-        lower[:, columns] = RIGOROUS.floor(middle - radius)
-        upper[:, columns] = RIGOROUS.ceil(middle + radius)
+        fixed = self.part.fixed.replaced(columns, Centred(middle, radius).interval(RIGOROUS))
         nodes = list(network.nodes)
         scaled = network.source(network.node(product.value).inputs[0])  # the sum t + c, which is not needed any more
         nodes[scaled - 1] = Node(Scale(factor, divide=False), (product.moving,))
         nodes[product.value - 1] = Node(Add(), (scaled, product.added[0]))
-        self.part = replace(self.part, network=replace(network, nodes=tuple(nodes)), fixed=Interval(lower, upper))
+        self.part = replace(self.part, network=replace(network, nodes=tuple(nodes)), fixed=fixed)
 
     def _largest(self, value: int) -> Tensor:
         """The largest absolute values of a moving value in the boxes: (boxes, size)."""
@@ -181,28 +167,25 @@ class _Builder:
         region = Region.boxes(low[finite], high[finite])
         bounds = interval_bounds(self.part.network, region, RIGOROUS, (value,))[value]
         largest = low.new_full((len(low), size), torch.inf)
-        largest[finite] = torch.maximum(bounds.lower.abs(), bounds.upper.abs())
+        largest[finite] = bounds.largest
         return largest
 
     def finish(self) -> MovingPart:
         """The part, without the nodes and the fixed numbers that nothing depends on any more."""
-        network = self.part.network
-        needed = sorted(network.ancestors((network.output,)) - {INPUT})
-        picks = {value for value in needed if network.node(value).inputs == (INPUT,)}
+        network, moving = self.part.network, len(self.part.inputs)
+        nodes = needed_nodes(network.nodes)
+        picks = {
+            number: torch.tensor(node.operation.indices)
+            for number, node in enumerate(nodes)
+            if node.inputs == (INPUT,) and isinstance(node.operation, IndexMap)
+        }
         used = torch.zeros(network.sizes[INPUT] + 1, dtype=torch.bool)  # the last one stands for zero
-        used[: len(self.part.inputs)] = True
-        for value in picks:
-            used[_columns(network, value)] = True
+        used[:moving] = True
+        used[torch.cat(list(picks.values()))] = True
         columns = used[:-1].nonzero().flatten()
         places = torch.full((len(used),), -1)
         places[columns] = torch.arange(len(columns))
-        numbers = {INPUT: INPUT} | {value: number for number, value in enumerate(needed, 1)}
-        nodes = []
-        for value in needed:
-            node = network.node(value)
-            if value in picks:
-                node = Node(IndexMap.of(places[_columns(network, value)], (len(columns),)), (INPUT,))
-            nodes.append(replace(node, inputs=tuple(numbers[source] for source in node.inputs)))
-        kept = columns[len(self.part.inputs) :] - len(self.part.inputs)
-        fixed = Interval(*(ends[:, kept] for ends in self.part.fixed))
+        for number, indices in picks.items():
+            nodes[number] = Node(IndexMap.of(places[indices], (len(columns),)), (INPUT,))
+        fixed = self.part.fixed.pick(columns[moving:] - moving)
         return replace(self.part, network=Network((len(columns),), tuple(nodes), network.name), fixed=fixed)

@@ -69,26 +69,22 @@ def propagate_zonotope(
             its widest relaxations, and the others count as errors (order reduction).
     """
     steps = ZonotopeSteps(network, region, arithmetic, network.inference.rounds or most_symbols is not None)
-    needed = network.ancestors(wanted)
-    last_use = {source: value for value, node in network.steps() if value in needed for source in node.inputs}
-    values = {INPUT: steps.input()}
-    bounds = {INPUT: driver.measure(INPUT, values[INPUT])} if INPUT in network.preactivations else {}
-    for value, node in network.steps():
-        if value not in needed:
-            continue
+    values: dict[int, Zonotope] = {}
+    bounds: Bounds = {}
+    for value, dropped in network.schedule(wanted):
         check_time()
-        if isinstance(node.operation, Affine):
-            values[value] = steps.affine(value, values, bounds, keep=whole or value in last_use)
-        elif isinstance(node.operation, Activation):
-            operand, relaxation = values[node.inputs[0]], driver.relax(value, bounds[node.inputs[0]])
-            room = None if most_symbols is None else max(0, most_symbols - operand.symbols) // 2
-            values[value] = steps.activation(value, operand, relaxation, room)
-            del operand
+        if value == INPUT:
+            values[value] = steps.input()
+        elif isinstance(operation := network.node(value).operation, Affine):
+            values[value] = steps.affine(value, values, bounds, keep=whole or value not in dropped)
+        elif isinstance(operation, Activation):
+            source = network.source(value)
+            room = None if most_symbols is None else max(0, most_symbols - values[source].symbols) // 2
+            values[value] = steps.activation(value, values[source], driver.relax(value, bounds[source]), room)
         else:
-            assert_never(node.operation)
+            assert_never(operation)
         if value in wanted or value in network.preactivations:
             bounds[value] = driver.measure(value, values[value])
-        for source in node.inputs:
-            if last_use[source] == value:
-                values.pop(source, None)
+        for source in dropped:
+            del values[source]
     return bounds

@@ -8,6 +8,7 @@ positive where it is with 0 in the place of the ReLU, or with z.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.interval_propagation import interval_bounds
-from relucert.network import INPUT, Activation, Affine, Network, Power, Relu
+from relucert.network import INPUT, Activation, Affine, FlatAffine, Network, Power, Relu
 
 MOST_ATOMS = 160  # each is a generator in every box
 MOST_ALTERNATIVES = 8  # of one row
@@ -38,6 +39,10 @@ class AffineFunctions(NamedTuple):
     def used(self) -> Tensor:
         """Which atoms they depend on, but for errors, (atoms,)."""
         return (self.weight != 0).any(0)[:-1]
+
+    @classmethod
+    def join(cls, groups: Sequence[AffineFunctions]) -> AffineFunctions:
+        return cls(*(torch.cat(tables) for tables in zip(*groups, strict=True)))
 
     def pick(self, indices: Tensor) -> AffineFunctions:
         return AffineFunctions(self.weight[indices], self.error[indices])
@@ -62,6 +67,15 @@ class FusedLayer(NamedTuple):
     activation: Activation
     functions: AffineFunctions
     atoms: slice
+
+    @property
+    def is_square(self) -> bool:
+        return isinstance(self.activation, Power) and self.activation.exponent == 2
+
+    @property
+    def numbers(self) -> Tensor:
+        """The numbers of these atoms."""
+        return torch.arange(self.atoms.start, self.atoms.stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +105,7 @@ class Fused:
 
 def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
     """The network over one region in float64; None where no square is left to the rows, or where it is too large."""
-    if network.inference.rounds or network.sizes[INPUT] + _neurons(network) > MOST_ATOMS:
+    if network.inference.rounds or _atoms(network) > MOST_ATOMS:
         return None
     layers, output = _layers(network)
     squares, maxima = _left_to_rows(layers)
@@ -103,9 +117,7 @@ def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
             if expanded is None:
                 return None
             alternatives[number] = expanded
-    together = AffineFunctions(
-        *(torch.cat(tables) for tables in zip(*(f for g in alternatives for f in g), strict=True))
-    )
+    together = AffineFunctions.join([row for group in alternatives for row in group])
     if not any(bool(together.used[layer.atoms].any()) for layer in squares):
         return None
     owners = torch.tensor([number for number, group in enumerate(alternatives) for _ in group])
@@ -114,29 +126,17 @@ def fuse(network: Network, region: Region, prop: Property) -> Fused | None:
     groups[owners, places] = True
     left_to_rows = {layer.atoms.start for layer in (*squares, *maxima)}
     relaxed = tuple(layer for layer in layers if layer.atoms.start not in left_to_rows)
-    return Fused(
-        network.sizes[INPUT],
-        relaxed,
-        tuple(squares),
-        together,
-        groups,
-        _sizes(network, region),
-    )
-
-
-def _neurons(network: Network) -> int:
-    return sum(network.sizes[value] for value in network.activations)
+    return Fused(network.sizes[INPUT], relaxed, tuple(squares), together, groups, _sizes(network, region))
 
 
 def _layers(network: Network) -> tuple[list[FusedLayer], AffineFunctions]:
     """All activations, and the outputs."""
-    atoms = network.sizes[INPUT] + _neurons(network)
-    values: dict[int, tuple[Tensor, Tensor]] = {INPUT: _units(0, network.sizes[INPUT], atoms)}
-    layers, first = [], network.sizes[INPUT]
+    atoms, first = _atoms(network), network.sizes[INPUT]
+    values: dict[int, tuple[Tensor, Tensor]] = {INPUT: _units(0, first, atoms)}
+    layers = []
     for value, node in network.steps():
         if isinstance(node.operation, Affine):
-            shapes = [network.shapes[source] for source in node.inputs]
-            values[value] = _affine(node.operation, [values[source] for source in node.inputs], shapes)
+            values[value] = _affine(FlatAffine.of(network, value), [values[source] for source in node.inputs])
             continue
         size = network.sizes[value]
         functions = AffineFunctions(*(table.T for table in values[node.inputs[0]]))
@@ -146,29 +146,26 @@ def _layers(network: Network) -> tuple[list[FusedLayer], AffineFunctions]:
     return layers, AffineFunctions(*(table.T for table in values[network.output]))
 
 
+def _atoms(network: Network) -> int:
+    return sum(network.sizes[value] for value in (INPUT, *network.activations))
+
+
 def _units(first: int, size: int, atoms: int) -> tuple[Tensor, Tensor]:
     weight = torch.zeros(atoms + 1, size, dtype=torch.float64)
     weight[torch.arange(first, first + size), torch.arange(size)] = 1
     return weight, torch.zeros_like(weight)
 
 
-def _affine(
-    operation: Affine, sources: list[tuple[Tensor, Tensor]], shapes: list[tuple[int, ...]]
-) -> tuple[Tensor, Tensor]:
+def _affine(affine: FlatAffine, sources: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """An affine operation on functions, (atoms + 1, size) each."""
-    gamma = RIGOROUS.gamma(operation.terms + 8)
-    weights = [weight.unflatten(-1, shape) for (weight, _), shape in zip(sources, shapes, strict=True)]
-    missed = [
-        RIGOROUS.above(error + gamma * 2 * weight.abs(), 4).unflatten(-1, shape)
-        for (weight, error), shape in zip(sources, shapes, strict=True)
-    ]
-    weight = operation.linear(*weights).flatten(1).clone()  # it may be a view of its source, which others use, too
-    error = operation.magnitude(*missed).flatten(1)
-    if operation.constant is not None:
-        constant = operation.constant.expand(operation.shape(*shapes)).flatten()
-        weight[-1] += constant
-        error[-1] += 2 * gamma * (weight[-1].abs() + constant.abs())
-    return weight, RIGOROUS.above(error, 2 * operation.terms + 14)
+    terms = affine.operation.terms
+    gamma = RIGOROUS.gamma(terms + 8)
+    weight = affine.linear(*(weight for weight, _ in sources)).clone()  # it may be a view of its source
+    error = affine.magnitude(*(RIGOROUS.above(error + gamma * 2 * weight.abs(), 4) for weight, error in sources))
+    if affine.constant is not None:
+        weight[-1] += affine.constant
+        error[-1] += 2 * gamma * (weight[-1].abs() + affine.constant.abs())
+    return weight, RIGOROUS.above(error, 2 * terms + 14)
 
 
 def _times(rows: Tensor, offsets: Tensor, functions: AffineFunctions) -> AffineFunctions:
@@ -186,30 +183,23 @@ def _left_to_rows(layers: list[FusedLayer]) -> tuple[list[FusedLayer], list[Fuse
     needed = torch.zeros(layers[0].functions.weight.shape[1] - 1, dtype=torch.bool) if layers else torch.zeros(0)
     squares: list[FusedLayer] = []
     maxima: list[FusedLayer] = []
-    is_square = torch.zeros_like(needed)
+    of_squares = torch.zeros_like(needed)
     for layer in layers:
-        if isinstance(layer.activation, Power) and layer.activation.exponent == 2:
-            is_square[layer.atoms] = True
-    of_squares = is_square.clone()
-    for layer in layers:
-        of_squares[layer.atoms] |= bool((layer.functions.used & of_squares).any())
+        of_squares[layer.atoms] = layer.is_square or bool((layer.functions.used & of_squares).any())
     for layer in reversed(layers):
-        quadratic = bool((layer.functions.used & of_squares).any())
-        if not bool(needed[layer.atoms].any()):
-            if bool(is_square[layer.atoms].any()) and not quadratic:
-                squares.append(layer)
-                needed |= layer.functions.used
-                continue
-            if isinstance(layer.activation, Relu) and quadratic:
-                maxima.append(layer)
-                continue
+        quadratic, left = bool((layer.functions.used & of_squares).any()), not bool(needed[layer.atoms].any())
+        if left and quadratic and isinstance(layer.activation, Relu):
+            maxima.append(layer)
+            continue
+        if left and layer.is_square and not quadratic:
+            squares.append(layer)
         needed |= layer.functions.used
     return squares[::-1], maxima[::-1]
 
 
 def _expanded(group: list[AffineFunctions], layer: FusedLayer) -> list[AffineFunctions] | None:
     """The alternatives of a row without the ReLUs of a layer; None where they are too many, or a ReLU is subtracted."""
-    for number, atom in enumerate(range(layer.atoms.start, layer.atoms.stop)):
+    for number, atom in enumerate(layer.numbers.tolist()):
         before = layer.functions.pick(torch.tensor([number]))
         longer = []
         for row in group:
@@ -240,5 +230,5 @@ def _distinct(functions: AffineFunctions) -> tuple[AffineFunctions, Tensor]:
 def _sizes(network: Network, region: Region) -> Tensor:
     values = [INPUT, *network.activations]
     bounds = interval_bounds(network, region, RIGOROUS, tuple(values))
-    sizes = [torch.maximum(bounds[value].lower.abs(), bounds[value].upper.abs())[0] for value in values]
+    sizes = [bounds[value].largest[0] for value in values]
     return torch.cat([*sizes, torch.ones(1, dtype=torch.float64)])

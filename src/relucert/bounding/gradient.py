@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds
-from relucert.network import INPUT, Affine, Network, pull_back
+from relucert.network import INPUT, Network, pull_back, transposed
 
 
 class Forms(NamedTuple):
@@ -73,16 +73,13 @@ class _IntervalRule:
     arithmetic: Arithmetic
 
     def affine(self, value: int, form: Forms) -> list[Forms]:
-        operation, shape = self.network.node(value).operation, self.network.shapes[value]
-        assert isinstance(operation, Affine)
-        radius = form.radius
+        operation, radius = self.network.affine(value), form.radius
         if self.arithmetic.rigorous:
             radius = radius + self.arithmetic.gamma(operation.terms + 2) * form.centre.abs()
-        centres = operation.transpose(form.centre.unflatten(-1, shape))
-        radii = operation.absolute.transpose(radius.unflatten(-1, shape))
+        radii = operation.absolute.transpose(radius.unflatten(-1, self.network.shapes[value]))
         return [
-            Forms(centre.flatten(2), self.arithmetic.above(radius.flatten(2), operation.terms + 4))
-            for centre, radius in zip(centres, radii, strict=True)
+            Forms(centre, self.arithmetic.above(radius.flatten(2), operation.terms + 4))
+            for centre, radius in zip(transposed(self.network, value, form.centre), radii, strict=True)
         ]
 
     def activation(self, value: int, source: int, form: Forms) -> Forms | None:

@@ -11,11 +11,10 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.forward import forward
-from relucert.bounding.interval import Bounds, Interval, TracedBounds, propagate
+from relucert.bounding.interval import Bounds, TracedBounds, propagate
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.narrow import NarrowBounds
-from relucert.bounding.reduced_path import ReducedPath
-from relucert.bounding.reference import ReferencePath
+from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
 from relucert.bounding.signs import bound_signs
 from relucert.bounding.window_zonotopes import WindowZonotopes
@@ -43,20 +42,19 @@ def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> Ti
 
 
 def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> Bounds:
-    """Bounds of every pre-activation by a relaxer: forward, or backward as far as it takes to tell signs."""
+    """Bounds of every pre-activation by a relaxer: forward, or by intervals and, for unknown signs, backward."""
     if not network.preactivations:
         return {}
     if relaxer.parallel and network.suits_forward:
         return forward(network, region, relaxer, arithmetic, network.preactivations)
-    return _signed(network, region, relaxer, arithmetic)
-
-
-def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> TracedBounds:
-    """Bounds that tell signs of every pre-activation, layer after layer, by intervals first."""
     bounds, tight = Bounds(), dict[int, Tensor]()
     reduced = ReducedPath(network, region, relaxer, arithmetic)
-    zonotopes = _zonotopes(network, region, relaxer, arithmetic)
-    narrow = None if arithmetic.recorded or relaxer.flat else NarrowBounds()  # of which proof files know nothing
+    zonotopes = narrow = None
+    if not (arithmetic.recorded or relaxer.flat):  # proof files say that neurons are pulled back
+        narrow = NarrowBounds()
+        # By lines that are not parallel zonotopes only tell signs, as those of smooth activations never are.
+        if relaxer.parallel or network.rectifiers_only:
+            zonotopes = WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if narrow is not None and value in network.narrow_sources:
@@ -69,30 +67,14 @@ def _signed(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arit
             if zonotopes is None or not zonotopes.suit(value, unstable, bounds):
                 bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
             else:
-                by_zonotope = _met(prior, zonotopes.interval(value, bounds), unstable)
+                by_zonotope = prior.meet(zonotopes.interval(value, bounds), unstable)
                 if relaxer.parallel:
                     bounds[value], tight[value] = by_zonotope, torch.stack([unstable, unstable], 1)
                 else:
-                    prior = _met(prior, by_zonotope, unstable & network.stable(value, *by_zonotope))
+                    prior = prior.meet(by_zonotope, unstable & network.stable(value, *by_zonotope))
                     bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
         reduced.add(value, bounds[value], cut=value != network.preactivations[-1])
     return TracedBounds(bounds, tight, reduced)
-
-
-def _zonotopes(network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic) -> WindowZonotopes | None:
-    """Zonotopes that may bound neurons in place of back-substitution; None where they may not.
-
-    By lines that are not parallel they only tell signs, as those of smooth activations never are. Proof files say that
-    neurons are pulled back, and that no other lines tell their signs.
-    """
-    if arithmetic.recorded or relaxer.flat or not (relaxer.parallel or network.rectifiers_only):
-        return None
-    return WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
-
-
-def _met(interval: Interval, other: Interval, where: Tensor) -> Interval:
-    """The bounds of all neurons, met with others in some places, (batch, size)."""
-    return interval.replaced(torch.arange(where.shape[1]), other, where)
 
 
 def reference_path(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import Arithmetic
+from relucert.arithmetic.rigor import RIGOROUS, Arithmetic
 from relucert.bounding.noise import noise, rounds
 from relucert.common.deadline import check_time
-from relucert.network import INPUT, Activation, Affine, Network, Shape
+from relucert.network import INPUT, Activation, Affine, FlatAffine, Network
 
 if TYPE_CHECKING:
-    from relucert.bounding.reduced_path import ReducedPath
+    from relucert.bounding.reference import ReducedPath
 
 
 class Interval(NamedTuple):
@@ -24,6 +25,13 @@ class Interval(NamedTuple):
 
     lower: Tensor
     upper: Tensor
+
+    @classmethod
+    def around(cls, centre: Tensor, deviation: Deviation, arithmetic: Arithmetic) -> Interval:
+        """What lies within a deviation from a centre; anything where the centre overflowed, which says nothing."""
+        if arithmetic.rigorous:
+            deviation = deviation.map(lambda moved: torch.where(centre.isfinite(), moved, torch.inf))
+        return cls(arithmetic.floor(centre - deviation.below), arithmetic.ceil(centre + deviation.above))
 
     @property
     def active(self) -> Tensor:
@@ -34,28 +42,40 @@ class Interval(NamedTuple):
         """Whether a neuron is unstable, its sign being unknown; it is where bounds are no numbers."""
         return ~(self.active | (self.upper <= 0))
 
-    def meet(self, other: Interval) -> Interval:
-        """The intersection of two intervals; it is empty where a lower bound is above its upper bound."""
-        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+    @property
+    def largest(self) -> Tensor:
+        """The largest absolute value."""
+        return torch.maximum(self.lower.abs(), self.upper.abs())
 
-    def replaced(self, neurons: Tensor, other: Interval, unstable: Tensor) -> Interval:
-        """The bounds, with those of some unstable neurons intersected with others.
+    @property
+    def middle(self) -> Tensor:
+        return self.lower + (self.upper - self.lower) / 2
 
-        Args:
-            neurons: (count,).
-            other: Bounds of these neurons, (batch, count) each.
-            unstable: The neurons whose bounds may change, (batch, size).
-        """
-        unstable = unstable[:, neurons]
-        met = Interval(self.lower[:, neurons], self.upper[:, neurons]).meet(other)
-        pairs = zip(self, met, strict=True)
-        return Interval(
-            *(bound.index_copy(1, neurons, torch.where(unstable, new, bound[:, neurons])) for bound, new in pairs)
-        )
+    @property
+    def half_width(self) -> Tensor:
+        """How far the ends are from the middle as computed, at least."""
+        middle = self.middle
+        return RIGOROUS.ceil(torch.maximum(self.upper - middle, middle - self.lower))
+
+    def meet(self, other: Interval, where: Tensor | None = None) -> Interval:
+        """The intersection of two intervals, of all neurons or of some, (batch, size); it is empty where a lower bound
+        is above its upper bound."""
+        met = Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+        if where is None:
+            return met
+        return Interval(*(torch.where(where, new, bound) for bound, new in zip(self, met, strict=True)))
+
+    def replaced(self, neurons: Tensor, other: Interval) -> Interval:
+        """The bounds, with others of some neurons, (count,): (batch, count) each."""
+        return Interval(*(bound.index_copy(1, neurons, new) for bound, new in zip(self, other, strict=True)))
 
     def select(self, members: Tensor | slice) -> Interval:
         """The bounds of some batch members."""
-        return Interval(self.lower[members], self.upper[members])
+        return self.map(lambda bound: bound[members])
+
+    def pick(self, neurons: Tensor) -> Interval:
+        """The bounds of some neurons, (count,)."""
+        return self.map(lambda bound: bound[:, neurons])
 
     @classmethod
     def join(cls, intervals: Sequence[Interval], dim: int) -> Interval:
@@ -67,7 +87,7 @@ class Interval(NamedTuple):
         return Interval(function(self.lower), function(self.upper))
 
     def cast(self, dtype: torch.dtype) -> Interval:
-        return Interval(self.lower.to(dtype), self.upper.to(dtype))
+        return self.map(lambda bound: bound.to(dtype))
 
 
 Bounds = dict[int, Interval]
@@ -88,22 +108,33 @@ class TracedBounds(Bounds):
         self.tight, self.reduced = tight, reduced
 
 
-def select_traced(bounds: Bounds, members: Tensor) -> Bounds:
+def select(bounds: Bounds, members: Tensor | slice) -> Bounds:
     """The bounds of some batch members, (count,), which know which are tight as before."""
-    fewer = select(bounds, members)
+    fewer = {value: interval.select(members) for value, interval in bounds.items()}
     if not isinstance(bounds, TracedBounds):
         return fewer
     return TracedBounds(fewer, {value: tight[members] for value, tight in bounds.tight.items()})
 
 
-def select(bounds: Bounds, members: Tensor | slice) -> Bounds:
-    """The bounds of some batch members, (count,)."""
-    return {value: interval.select(members) for value, interval in bounds.items()}
-
-
 def copied(bounds: Bounds) -> Bounds:
     """The bounds in tensors of their own: those of PyTorch's inference mode can't be part of a gradient."""
-    return {value: Interval(*(bound.clone() for bound in interval)) for value, interval in bounds.items()}
+    return {value: interval.map(Tensor.clone) for value, interval in bounds.items()}
+
+
+def activation_bounds(network: Network, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
+    """The image of an activation, which computes a value, over the bounds of its pre-activation."""
+    return Interval(*network.activations[value].image(*bounds[network.source(value)], arithmetic))
+
+
+def size_within(network: Network, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Tensor | None:
+    """How large a value may be in absolute value, (batch, size), where bounds tell it."""
+    if value in bounds:
+        lower, upper = bounds[value]
+    elif value in network.activations and network.source(value) in bounds:
+        lower, upper = activation_bounds(network, bounds, value, arithmetic)
+    else:
+        return None
+    return torch.maximum(upper, -lower)
 
 
 class Centred(NamedTuple):
@@ -115,9 +146,12 @@ class Centred(NamedTuple):
     @classmethod
     def of(cls, interval: Interval, arithmetic: Arithmetic) -> Centred:
         """The intervals, none narrower."""
-        lower, upper = interval
-        centre = lower + (upper - lower) / 2
-        return cls(centre, arithmetic.above(torch.maximum(upper - centre, centre - lower), 1))
+        centre = interval.middle
+        return cls(centre, arithmetic.above(torch.maximum(interval.upper - centre, centre - interval.lower), 1))
+
+    @classmethod
+    def of_input(cls, region: Region, arithmetic: Arithmetic) -> Centred:
+        return cls(region.reference, region.spans(arithmetic).largest)
 
     @classmethod
     def activated(cls, activation: Activation, interval: Interval, arithmetic: Arithmetic) -> Centred:
@@ -135,26 +169,29 @@ def propagate(
 
     ends: known bounds of other values, which are not computed from what is before these.
     """
-    computed: dict[int, Centred] = {}
-
-    def visit(current: int) -> Centred:
-        if current not in computed:
-            computed[current] = compute(current)
-        return computed[current]
-
-    def compute(current: int) -> Centred:
-        if ends and current in ends:
-            return Centred.of(ends[current], arithmetic)
+    ends = ends or Bounds()
+    values = {current: Centred.of(interval, arithmetic) for current, interval in ends.items()}
+    for current in sorted(network.ancestors((value,), {*network.activations, *ends}) - set(ends)):
         if current == INPUT:
-            return Centred(region.reference, region.spans(arithmetic).largest)
-        node = network.node(current)
-        if isinstance(node.operation, Affine):
-            return affine_image(network, current, [visit(source) for source in node.inputs], arithmetic)
-        if isinstance(node.operation, Activation):
-            return Centred.activated(node.operation, bounds[node.inputs[0]], arithmetic)
-        assert_never(node.operation)
+            values[current] = Centred.of_input(region, arithmetic)
+        elif isinstance(operation := network.node(current).operation, Affine):
+            operands = [values[source] for source in network.node(current).inputs]
+            values[current] = affine_image(network, current, operands, arithmetic)
+        elif isinstance(operation, Activation):
+            values[current] = Centred.activated(operation, bounds[network.source(current)], arithmetic)
+        else:
+            assert_never(operation)
+    return values[value].interval(arithmetic)
 
-    return visit(value).interval(arithmetic)
+
+def image(network: Network, value: int, operands: Sequence[Centred], arithmetic: Arithmetic) -> Centred:
+    """The value of an operation, from intervals of its operands."""
+    operation = network.node(value).operation
+    if isinstance(operation, Affine):
+        return affine_image(network, value, operands, arithmetic)
+    if isinstance(operation, Activation):
+        return Centred.activated(operation, operands[0].interval(arithmetic), arithmetic)
+    assert_never(operation)
 
 
 def affine_image(network: Network, value: int, operands: Sequence[Centred], arithmetic: Arithmetic) -> Centred:
@@ -163,27 +200,19 @@ def affine_image(network: Network, value: int, operands: Sequence[Centred], arit
     The centre rounds by at most gamma (|W| |m| + |b|); that much, but for |b|, goes through the second product as part
     of the radii.
     """
-    node, operation = network.node(value), network.affine(value)
     check_time()
-    shapes = [network.shapes[source] for source in node.inputs]
-    gamma = arithmetic.gamma(operation.terms + 2)
+    affine, terms = FlatAffine.of(network, value), network.affine(value).terms
+    gamma = arithmetic.gamma(terms + 2)
 
     def widened(operand: Centred) -> Tensor:
         return operand.radius + gamma * operand.centre.abs() if arithmetic.rigorous else operand.radius
 
-    centre = operation.apply(*_shaped([operand.centre for operand in operands], shapes)).flatten(1)
-    radius = operation.absolute.linear(*_shaped(map(widened, operands), shapes)).flatten(1)
+    centre = affine.apply(*(operand.centre for operand in operands))
+    radius = affine.absolute(*map(widened, operands))
     if rounds(network, value):
-        radius = radius + noise(
-            network, value, [operand.centre.abs() + operand.radius for operand in operands], arithmetic
-        )
+        sizes = [operand.centre.abs() + operand.radius for operand in operands]
+        radius = radius + noise(network, value, sizes, arithmetic)
     if not arithmetic.rigorous:
         return Centred(centre, radius)
-    if operation.constant is not None:
-        radius = radius + gamma * operation.constant.abs().expand(operation.shape(*shapes)).flatten()
-    radius = arithmetic.above(radius, operation.terms + 9)
+    radius = arithmetic.above(affine.plus_constant(radius, gamma), terms + 9)
     return Centred(centre, torch.where(centre.isfinite(), radius, torch.inf))
-
-
-def _shaped(flat: Iterable[Tensor], shapes: Sequence[Shape]) -> list[Tensor]:
-    return [numbers.unflatten(-1, shape) for numbers, shape in zip(flat, shapes, strict=True)]

@@ -11,18 +11,17 @@ from collections.abc import Collection
 
 import torch
 from torch import Tensor
-from typing_extensions import assert_never
 
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.interval import Bounds, Centred, Interval, affine_image, propagate
+from relucert.bounding.interval import Bounds, Centred, Interval, affine_image, image, propagate
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.noise import rounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN, FLAT
-from relucert.network import INPUT, Activation, Affine, Convolution, Network
+from relucert.network import INPUT, Affine, Convolution, Network
 
 ROW_BYTES = 2**24  # of the rows that are pulled back at once
 MANY_NEURONS = 2**17  # of a convolution of the input: the dual norm of each neuron's own form would take seconds
@@ -43,15 +42,8 @@ def interval_bounds(network: Network, region: Region, arithmetic: Arithmetic, wa
             interval = _within_kernel_norms(start, value) if value in shared else enclose(start, value)
             intervals[value] = Centred.of(interval, arithmetic)
         else:
-            node = network.node(value)
-            operands = [intervals[source] for source in node.inputs]
-            if isinstance(node.operation, Affine):
-                intervals[value] = affine_image(network, value, operands, arithmetic)
-            elif isinstance(node.operation, Activation):
-                before = operands[0].interval(arithmetic)
-                intervals[value] = Centred.activated(node.operation, before, arithmetic)
-            else:
-                assert_never(node.operation)
+            operands = [intervals[source] for source in network.node(value).inputs]
+            intervals[value] = image(network, value, operands, arithmetic)
             interval = intervals[value].interval(arithmetic)
         if value in wanted:
             bounds[value] = interval

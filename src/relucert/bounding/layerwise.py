@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import NO_DUALS, Pull, PulledBack
+from relucert.bounding.backward import Pull, Start
 from relucert.bounding.interval import Bounds, Interval
-from relucert.bounding.reduced_path import ReducedPath
-from relucert.bounding.reference import ReferencePath
+from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import Relaxer
-from relucert.network import INPUT, LinearForms, Network, unit_forms
+from relucert.network import INPUT, Network, unit_forms
 
 CHUNK_BYTES = 2**23  # that pulling forms back holds at once: tuned on convolutional networks in bench/convolutions.py
 NEARLY_ALL = 0.9  # of a layer's neurons being unstable, all are bounded anew, without a copy of the matrix
@@ -27,8 +28,7 @@ def backward(
 
     prior: bounds that hold already, as those of a larger region do; neurons whose sign they tell keep them.
     """
-    needed = network.ancestors(wanted)
-    values = sorted(set(network.preactivations) & needed | set(wanted))
+    values = sorted(set(network.preactivations) & network.ancestors(wanted) | set(wanted))
     bounds: Bounds = {}
     reduced = ReducedPath(network, region, relaxer, arithmetic)
     for value in values:
@@ -37,9 +37,19 @@ def backward(
     return bounds
 
 
-def first_chunk(path: ReferencePath, numbers: int) -> int:
-    """How many forms are pulled back at once, if each holds that many numbers for each batch member."""
-    return max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers * len(path.region.radius)))
+def in_chunks(path: ReferencePath, positions: Tensor, numbers: int | None, pull: Callable[[Tensor], int]) -> None:
+    """Pulls forms back, by their positions, (count,), as many at once as memory has room for.
+
+    Args:
+        numbers: How many numbers a form holds at once for each batch member; None: not known.
+        pull: Takes some of the positions; returns the bytes of the largest forms met on the way.
+    """
+    numbers = (numbers or max(path.network.sizes)) * len(path.region.radius)
+    first, step = 0, max(FIRST_FORMS, CHUNK_BYTES // (path.arithmetic.dtype.itemsize * numbers))
+    while first < len(positions):
+        chunk = positions[first : first + step]
+        first += len(chunk)
+        step = max(1, CHUNK_BYTES * len(chunk) // pull(chunk))
 
 
 def enclose(path: ReferencePath, value: int, prior: Interval | None = None, *, numbers: int | None = None) -> Interval:
@@ -51,50 +61,43 @@ def enclose(path: ReferencePath, value: int, prior: Interval | None = None, *, n
     """
     network, region, arithmetic = path.network, path.region, path.arithmetic
     if value == INPUT:
-        below, above = region.spans(arithmetic)
-        return Interval(arithmetic.floor(region.reference - below), arithmetic.ceil(region.reference + above))
+        return Interval.around(region.reference, region.spans(arithmetic), arithmetic)
     neurons = torch.arange(network.sizes[value])
     if prior is not None:
         unstable = (~network.stable(value, *prior)).any(0).nonzero().flatten()
         neurons = neurons if len(unstable) > NEARLY_ALL * len(neurons) else unstable  # whole matrices are not copied
     intervals: list[Interval] = []
-    first, step = 0, first_chunk(path, numbers or max(network.sizes))
-    while first < len(neurons):
-        chunk = neurons[first : first + step]
-        interval, largest = _bound_neurons(path, value, chunk)
+
+    def pull(chunk: Tensor) -> int:
+        interval, largest = bound_neurons(path, value, chunk)
         intervals.append(interval)
-        first += len(chunk)
-        step = max(1, CHUNK_BYTES * len(chunk) // largest)
-    if not intervals and prior is not None:
+        return largest
+
+    in_chunks(path, neurons, numbers, pull)
+    if prior is None:
+        return Interval.join(intervals, 1)
+    if not intervals:
         return prior
-    interval = Interval.join(intervals, 1)
-    return interval if prior is None else prior.replaced(neurons, interval, ~network.stable(value, *prior))
+    unstable = ~network.stable(value, *prior)[:, neurons]
+    return prior.replaced(neurons, prior.pick(neurons).meet(Interval.join(intervals, 1), unstable))
 
 
-def _bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Interval, int]:
-    """Bounds of some neurons, (batch, count), and the bytes of the largest forms met on the way."""
-    pulled = bound_neurons(path, value, neurons)
-    if pulled.upper is not None:
-        return Interval(pulled.lower, pulled.upper), pulled.largest
-    return Interval(pulled.lower, -bound_neurons(path, value, neurons, sign=-1).lower), pulled.largest
+def bound_neurons(path: ReferencePath, value: int, neurons: Tensor) -> tuple[Interval, int]:
+    """Bounds of some neurons of a value, (count,), and the bytes of the largest forms met on the way."""
+    pulled = Pull(path).run(neuron_forms(path, value, neurons))
+    upper = pulled.upper
+    if upper is None:
+        signs = path.region.radius.new_full((len(neurons),), -1)
+        upper = -Pull(path).run(neuron_forms(path, value, neurons, signs)).lower
+    return Interval(pulled.lower, upper), pulled.largest
 
 
-def bound_neurons(path: ReferencePath, value: int, neurons: Tensor, *, sign: int = 1) -> PulledBack:
-    """Bounds of some neurons of a value, (count,), or with the sign -1 of their negatives."""
-    signs = None if sign > 0 else path.region.radius.new_full((len(neurons),), sign)
-    start, forms, constant, slack = neuron_forms(path, value, neurons, signs)
-    return Pull(path, NO_DUALS, constant, slack).run(forms, start)
-
-
-def neuron_forms(
-    path: ReferencePath, value: int, neurons: Tensor, signs: Tensor | None = None
-) -> tuple[int, LinearForms, Tensor, Tensor]:
-    """Some neurons of a value, (count,), times signs, (count,), as forms on a value, which comes first; and the forms'
-    values at the reference, and what they may lose from these so far, (batch, count) each."""
+def neuron_forms(path: ReferencePath, value: int, neurons: Tensor, signs: Tensor | None = None) -> Start:
+    """Some neurons of a value, (count,), times signs, (count,), as forms on it or on what it is computed from."""
     start, forms = unit_forms(path.network, value, neurons, path.arithmetic.dtype)
     constant = path.reference(value)[:, neurons]
     cost = path.cost(value) if start != value else None
     slack = torch.zeros_like(constant) if cost is None else cost[:, neurons]
     if signs is None:
-        return start, forms, constant, slack
-    return start, forms.scaled(signs), constant * signs, slack
+        return Start(start, forms, constant, slack)
+    return Start(start, forms.scaled(signs), constant * signs, slack)

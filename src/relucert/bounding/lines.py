@@ -19,11 +19,11 @@ from torch import Tensor
 from typing_extensions import assert_never
 
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Interval
-from relucert.bounding.noise import noise, rounds, size_within
+from relucert.bounding.interval import Interval, size_within
+from relucert.bounding.noise import noise, rounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation
-from relucert.network import INPUT, Activation, Affine
+from relucert.network import INPUT, Activation, Affine, FlatAffine
 
 
 class Lines(NamedTuple):
@@ -68,6 +68,7 @@ class ForwardLines:
         """moving: the inputs that lines have coefficients on, by default all that move in some box; with a rigorous
         arithmetic the slack holds what others add."""
         self.path, self.network, self.arithmetic = path, path.network, path.arithmetic
+        self.inputs = self.network.sizes[INPUT]
         self._lines: dict[int, Lines] = {}
         half = path.max_deviation(INPUT)
         self.moving = (half > 0).any(0).nonzero().flatten() if moving is None else moving
@@ -88,8 +89,12 @@ class ForwardLines:
         node = self.network.node(value)
         sources = [self.of(source) for source in node.inputs]
         if isinstance(node.operation, Affine):
-            lines = self._affine(node.operation, sources, [self.network.shapes[source] for source in node.inputs])
-            return self._with_noise(value, sources, lines)
+            lines = self._affine(FlatAffine.of(self.network, value), sources)
+            if not rounds(self.network, value):
+                return lines
+            sizes = [self._size(source, operand) for source, operand in zip(node.inputs, sources, strict=True)]
+            added = noise(self.network, value, sizes, self.arithmetic)
+            return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
         if isinstance(node.operation, Activation):
             return self._activation(self.path.lines(value), sources[0])
         assert_never(node.operation)
@@ -101,49 +106,25 @@ class ForwardLines:
         middle[:, -1] = reference
         return Lines(middle, middle, half.index_fill(1, self.moving, 0))
 
-    def _with_noise(self, value: int, sources: list[Lines], lines: Lines) -> Lines:
-        """Lines whose slack includes the noise of an evaluation in floating point."""
-        if not rounds(self.network, value):
-            return lines
-        sizes = []
-        for source, operand in zip(self.network.node(value).inputs, sources, strict=True):
-            size = size_within(self.network, self.path.bounds, source, self.arithmetic)
-            sizes.append(
-                self.arithmetic.above(operand.magnitude + operand.slack, self.inputs + 4) if size is None else size
-            )
-        added = noise(self.network, value, sizes, self.arithmetic)
-        return lines._replace(slack=self.arithmetic.above(lines.slack + added, 1))
+    def _size(self, value: int, lines: Lines) -> Tensor:
+        """How large a value may be in absolute value: (batch, size)."""
+        size = size_within(self.network, self.path.bounds, value, self.arithmetic)
+        return self.arithmetic.above(lines.magnitude + lines.slack, self.inputs + 4) if size is None else size
 
-    @property
-    def inputs(self) -> int:
-        return self.network.sizes[INPUT]
-
-    def _affine(self, operation: Affine, sources: list[Lines], shapes: list[tuple[int, ...]]) -> Lines:
-        means = [
-            ((lines.lower + lines.upper) / 2).unflatten(-1, shape) for lines, shape in zip(sources, shapes, strict=True)
-        ]
-        halves = [
-            ((lines.upper - lines.lower) / 2).unflatten(-1, shape) for lines, shape in zip(sources, shapes, strict=True)
-        ]
-        mean, half = operation.linear(*means).flatten(2), operation.absolute.linear(*halves).flatten(2)
+    def _affine(self, affine: FlatAffine, sources: list[Lines]) -> Lines:
+        mean = affine.linear(*((lines.lower + lines.upper) / 2 for lines in sources))
+        half = affine.absolute(*((lines.upper - lines.lower) / 2 for lines in sources))
         lower, upper = mean - half, mean + half
-        constant = operation.constant
-        if constant is not None:
-            flat = constant.expand(operation.shape(*shapes)).flatten()
-            lower[:, -1] += flat
-            upper[:, -1] += flat
+        if affine.constant is not None:
+            lower[:, -1] += affine.constant
+            upper[:, -1] += affine.constant
         if not self.arithmetic.rigorous:
             return Lines(lower, upper, torch.zeros_like(lower[:, 0]))
-        gamma = self.arithmetic.gamma(operation.terms + 8)
-        inputs = lower.shape[1]
-        missed = [
-            self.arithmetic.above(lines.slack + gamma * 2 * lines.magnitude, inputs + 4).unflatten(-1, shape)
-            for lines, shape in zip(sources, shapes, strict=True)
-        ]
-        slack = operation.magnitude(*missed).flatten(1)
-        if constant is not None:
-            slack = slack + gamma * flat.abs()
-        slack = self.arithmetic.above(slack, 2 * operation.terms + 14)
+        terms, inputs = affine.operation.terms, lower.shape[1]
+        gamma = self.arithmetic.gamma(terms + 8)
+        missed = (self.arithmetic.above(lines.slack + gamma * 2 * lines.magnitude, inputs + 4) for lines in sources)
+        slack = affine.plus_constant(affine.magnitude(*missed), gamma)
+        slack = self.arithmetic.above(slack, 2 * terms + 14)
         usable = (lower.isfinite() & upper.isfinite()).all(1)
         return Lines(lower, upper, torch.where(usable, slack, torch.inf))
 

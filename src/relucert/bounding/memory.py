@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.bounding.ascent import Slopes
-from relucert.bounding.reduced_path import ReducedPath
+from relucert.bounding.reference import ReducedPath
 
 NEAR = 0.05  # relative distance of a radius whose slopes need only a few more steps
 NEARLY_ALL = 0.9  # of the rows need slopes from a radius nearby, for an ascent of a few steps
@@ -91,35 +91,20 @@ class Recall:
             recorded = entry.radii[self.rows].isfinite()
             for value, table in tables.items():
                 if value in entry.tables:
-                    slopes = self._narrow(value, entry.tables[value][self.rows[recorded]])
-                    table[member, recorded] = slopes.to(table.dtype)
+                    slopes, kept = entry.tables[value][self.rows[recorded]], self.reduced.kept_of(value)
+                    table[member, recorded] = (slopes if kept is None else slopes[:, kept]).to(table.dtype)
         return tables
 
     def put(self, slopes: Slopes) -> None:
         """Remembers slopes of all rows and members, if there is room."""
         count = len(self.entries[0].radii)
-        sizes = [self._full(value, table[0, :1]).numel() for value, table in slopes.items()]
+        sizes = [self.reduced.widen(value, table[0, :1]).numel() for value, table in slopes.items()]
         if 4 * count * sum(sizes) * len(self.entries) > max(self.room, 0) and not self.entries[0].tables:
             return
         for member, entry in enumerate(self.entries):
             for value, table in slopes.items():
-                full = self._full(value, table[member]).float()
+                full = self.reduced.widen(value, table[member]).float()
                 if value not in entry.tables:
                     entry.tables[value] = full.new_zeros(count, *full.shape[1:])
                 entry.tables[value][self.rows] = full
             entry.radii[self.rows] = float(self.radius[member]) if self.radius[member] > 0 else math.nan
-
-    def _kept(self, value: int) -> Tensor | None:
-        """The neurons of a ReLU that the network still has, (count,); None: all."""
-        return self.reduced.kept.get(self.reduced.path.network.source(value))
-
-    def _narrow(self, value: int, table: Tensor) -> Tensor:
-        kept = self._kept(value)
-        return table if kept is None else table[:, kept]
-
-    def _full(self, value: int, table: Tensor) -> Tensor:
-        """A table with the columns of inactive neurons, too, which are 0."""
-        kept = self._kept(value)
-        if kept is None:
-            return table
-        return table.new_zeros(len(table), self.reduced.whole.sizes[value]).index_copy_(1, kept, table)

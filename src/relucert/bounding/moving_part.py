@@ -23,13 +23,14 @@ from typing_extensions import assert_never
 from relucert.arithmetic.box import Box
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.interval import Centred, Interval, affine_image
+from relucert.bounding.interval import Centred, Interval, image
 from relucert.network import (
     INPUT,
     Activation,
     Add,
     Affine,
     Convolution,
+    FlatAffine,
     IndexMap,
     Layer,
     Linear,
@@ -127,9 +128,7 @@ class _Dependence:
 
     def _reached(self, value: int, operands: list[Tensor]) -> Tensor:
         """Which neurons of an affine operation have a coefficient on some of the operands' neurons."""
-        shapes = [self.network.shapes[source] for source in self.network.node(value).inputs]
-        units = [operand.double().unflatten(-1, shape) for operand, shape in zip(operands, shapes, strict=True)]
-        return self.network.affine(value).absolute.linear(*units).flatten() > 0
+        return FlatAffine.of(self.network, value).absolute(*(operand.double() for operand in operands)) > 0
 
     @cached_property
     def neurons(self) -> dict[int, Tensor]:
@@ -138,29 +137,22 @@ class _Dependence:
 
     def fixed_numbers(self, region: Region) -> Interval:
         """Bounds of what fixed numbers add to the moving neurons of `met` values, one value after the other."""
-        values: dict[int, Centred] = {}
+        values: dict[int, Centred] = {}  # where all moving neurons are 0
         found = {-1: Interval(region.reference[:, :0], region.reference[:, :0])}
         for value, dropped in self.network.schedule(self.met):
-            numbers = self._at_rest(value, values, region)
+            if value == INPUT:
+                numbers = Centred.of_input(region, RIGOROUS)
+            else:
+                operands = [values[source] for source in self.network.node(value).inputs]
+                numbers = image(self.network, value, operands, RIGOROUS)
             if value in self.met:
-                neurons = self.neurons[value]
-                found[value] = Interval(*(ends[:, neurons] for ends in numbers.interval(RIGOROUS)))
+                found[value] = numbers.interval(RIGOROUS).pick(self.neurons[value])
             if value not in self.mixed:  # constants that no fixed number meets stay in the network
                 numbers = Centred(*(torch.where(self.moves[value], 0, part) for part in numbers))
             values[value] = numbers
             for done in dropped:
                 del values[done]
         return Interval.join([found[value] for value in (-1, *self.met)], 1)
-
-    def _at_rest(self, value: int, values: dict[int, Centred], region: Region) -> Centred:
-        """A value where all moving neurons before it are 0."""
-        if value == INPUT:
-            return Centred(region.reference, region.spans(RIGOROUS).largest)
-        node = self.network.node(value)
-        operands = [values[source] for source in node.inputs]
-        if isinstance(node.operation, Affine):
-            return affine_image(self.network, value, operands, RIGOROUS)
-        return Centred.activated(node.operation, operands[0].interval(RIGOROUS), RIGOROUS)
 
 
 class _Assembly:
@@ -245,20 +237,14 @@ class _Assembly:
         """The coefficients of a value's moving neurons on those of one operand: (neurons, operand's neurons)."""
         network, node = self.network, self.network.node(value)
         columns = self.neurons[node.inputs[number]]
-        operands = []
-        for place, source in enumerate(node.inputs):
-            units = torch.zeros(len(columns), network.sizes[source], dtype=torch.float64)
-            if place == number:
-                units[torch.arange(len(columns)), columns] = 1
-            operands.append(units.unflatten(-1, network.shapes[source]))
-        return network.affine(value).linear(*operands).flatten(1)[:, self.neurons[value]].T.contiguous()
+        operands = [torch.zeros(len(columns), network.sizes[source], dtype=torch.float64) for source in node.inputs]
+        operands[number][torch.arange(len(columns)), columns] = 1
+        return FlatAffine.of(network, value).linear(*operands)[:, self.neurons[value]].T.contiguous()
 
     def _shifted(self, value: int, total: int | None) -> int:
         """Adds the constant of an affine operation that no fixed numbers meet."""
-        constant, rows = self.network.affine(value).constant, self.neurons[value]
-        offset = torch.zeros(len(rows), dtype=torch.float64)
-        if constant is not None:
-            offset = constant.expand(self.network.shapes[value]).flatten()[rows]
+        constant, rows = FlatAffine.of(self.network, value).constant, self.neurons[value]
+        offset = torch.zeros(len(rows), dtype=torch.float64) if constant is None else constant[rows]
         if total is None:  # outputs that depend on no input
             total = self._append(IndexMap.of(torch.full((len(rows),), -1), (self.size,)), INPUT)
         if not bool(offset.any()):

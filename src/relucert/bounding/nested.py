@@ -162,8 +162,9 @@ class _Nest:
         count = some.stop - some.start
         bounds = widest.map(lambda ends: ends.expand(-1, count, -1).flatten(0, 1))
         if len(indices):
-            closer = self._substitute(neurons, some)
-            bounds = bounds.replaced(indices, closer.map(lambda ends: ends.flatten(0, 1)), bounds.unstable)
+            closer = self._substitute(neurons, some).map(lambda ends: ends.flatten(0, 1))
+            wider = bounds.pick(indices)
+            bounds = bounds.replaced(indices, wider.meet(closer, wider.unstable))
         return bounds.map(lambda ends: ends.unflatten(0, (len(self.radii), -1)))
 
     @cached_property
@@ -199,17 +200,14 @@ class _Nest:
         doubt = zonotope.error.expand_as(zonotope.centre)
         if self.arithmetic.rigorous:
             extent = zonotope.centre.abs() + zonotope.deviation.absolute
-            doubt = self.arithmetic.above(doubt + self._gamma * extent, 4) + TINY * (extent + self.region.widest)
+            gamma = self.arithmetic.gamma(self._terms)
+            doubt = self.arithmetic.above(doubt + gamma * extent, 4) + TINY * (extent + self.region.widest)
         blocks = {source: block.mT for source, block in zonotope.dense().items()}
         return _Neurons(zonotope.centre, doubt, blocks)
 
     @property
-    def _gamma(self) -> float:
-        """The relative rounding error of all sums on the way from a neuron to the input, with a few factors each."""
-        return self.arithmetic.gamma(self._terms)
-
-    @property
     def _terms(self) -> int:
+        """The terms of all sums on the way from a neuron to the input, with a few factors each."""
         return sum(self.network.sizes) + 8 * len(self.network.sizes)
 
     def _regions_at_once(self, neurons: int) -> int:
@@ -238,7 +236,11 @@ class _Nest:
                     product = torch.einsum("brnm,bmk->brnk", pulled, block)
                     forms[before] = _sum(product, forms[before]) if before in forms else product
         shift, moved = self._on_input(forms.get(INPUT), some)
-        return self._interval(centre + shift, moved.map(lambda ends: ends + radius + slack))
+        moved = moved.map(lambda ends: ends + radius + slack)
+        if self.arithmetic.rigorous:
+            lost = TINY * (1 + self.region.widest[..., None])  # coefficients that underflowed
+            moved = moved.map(lambda ends: self.arithmetic.above(ends + lost, self._terms))
+        return Interval.around(centre + shift, moved, self.arithmetic)
 
     def _on_input(self, form: Tensor | None, some: slice) -> tuple[Tensor, Deviation]:
         """Concretises forms on the input: how far they move the centres, and how far they may deviate from there."""
@@ -253,16 +255,6 @@ class _Nest:
         moved = nested.deviation(on_input, self.arithmetic).map(lambda ends: ends.unflatten(0, (count, regions)))
         step = nested.reference.unflatten(0, (count, regions)) - self.region.reference[:, None]
         return _dot(form, step) if bool(step.any()) else torch.zeros_like(moved.below), moved
-
-    def _interval(self, centre: Tensor, moved: Deviation) -> Interval:
-        if self.arithmetic.rigorous:
-            lost = TINY * (1 + self.region.widest[..., None])  # coefficients that underflowed
-            moved = moved.map(
-                lambda deviation: torch.where(
-                    centre.isfinite(), self.arithmetic.above(deviation + lost, self._terms), torch.inf
-                )
-            )
-        return Interval(self.arithmetic.floor(centre - moved.below), self.arithmetic.ceil(centre + moved.above))
 
 
 def _resized(region: Region, radii: Tensor) -> Region:

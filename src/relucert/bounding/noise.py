@@ -8,17 +8,14 @@ values, so the noise widens pre-activations and is charged wherever a form leave
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.network import Affine, Network, Shape
-
-if TYPE_CHECKING:
-    from relucert.bounding.interval import Bounds
+from relucert.network import FlatAffine, Network
 
 
 def rounds(network: Network, value: int) -> bool:
@@ -49,11 +46,10 @@ class InputSize(NamedTuple):
     def of_regions(self, by_point: Tensor) -> Tensor:
         return by_point if self.which is None else by_point[self.which]
 
-    def through(self, operation: Affine, shape: Shape, addend: float) -> Tensor:
+    def through(self, affine: FlatAffine, addend: float) -> Tensor:
         """The sizes after the operation with absolute coefficients; inputs are larger by an addend: (batch, size)."""
-        unit = operation.absolute.linear(self.points.new_ones(1, *shape)).flatten(1)
-        at_points = operation.absolute.linear(self.points.unflatten(-1, shape)).flatten(1)
-        return self.of_regions(at_points) + (self.radius + addend) * unit
+        unit = affine.absolute(torch.ones_like(self.points[:1]))
+        return self.of_regions(affine.absolute(self.points)) + (self.radius + addend) * unit
 
     @property
     def largest(self) -> Tensor:
@@ -71,34 +67,17 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
     sizes: upper bounds of the absolute values of the operation's computed inputs, (batch, size) each, up to three
     roundings of their own.
     """
-    node, inference = network.node(value), network.inference
-    operation = node.operation
-    assert isinstance(operation, Affine)
-    shapes = [network.shapes[source] for source in node.inputs]
+    affine, inference = FlatAffine.of(network, value), network.inference
     # An operand below the normal range may be flushed to zero: gamma times the addend is more than that loses.
     addend = inference.underflow / inference.unit
     if isinstance(sizes[0], InputSize) and len(sizes) == 1:
-        total, largest = sizes[0].through(operation, shapes[0], addend), sizes[0].largest
+        total, largest = sizes[0].through(affine, addend), sizes[0].largest
     else:
         wide = [size.everywhere() if isinstance(size, InputSize) else size for size in sizes]
-        operands = [(size + addend).unflatten(-1, shape) for size, shape in zip(wide, shapes, strict=True)]
-        total = operation.absolute.linear(*operands).flatten(1)
+        total = affine.absolute(*(size + addend for size in wide))
         largest = torch.cat([size.amax(1, keepdim=True) for size in wide], 1).amax(1, keepdim=True)
-    if operation.constant is not None:
-        total = total + operation.constant.abs().expand(network.shapes[value]).flatten()
-    total = arithmetic.above(total, operation.terms + 9)
+    total = arithmetic.above(affine.plus_constant(total, 1.0), affine.operation.terms + 9)
     roundings = network.roundings[value]
     underflow = inference.underflow * (roundings + 4) * (4 + largest)
     lost = arithmetic.above(inference.gamma(roundings) * total + underflow, 9)
     return torch.where(2 * total <= inference.largest, lost, torch.inf)
-
-
-def size_within(network: Network, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Tensor | None:
-    """How large a value may be in absolute value, (batch, size), where bounds tell it."""
-    if value in bounds:
-        lower, upper = bounds[value]
-        return torch.maximum(upper, -lower)
-    if value not in network.activations or (source := network.source(value)) not in bounds:
-        return None
-    lower, upper = network.activations[value].image(*bounds[source], arithmetic)
-    return torch.maximum(upper, -lower)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,8 +25,7 @@ from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
 from relucert.bounding.layerwise import neuron_forms
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
-from relucert.bounding.reduced_path import ReducedPath
-from relucert.bounding.reference import ReferencePath
+from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.common.progress import Report, silent
 from relucert.network import Activation, LinearForms, Network, Rows
@@ -56,9 +55,9 @@ def optimised_bounds(
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
         begun = _both_bounds(network, region, arithmetic, recorder) if known is None else TracedBounds(known, {})
-        memory = memory or SlopeMemory()
-        bounds = _Layers(network, region, arithmetic, memory, effort, ends, recorder, report).run(begun)
-        return TracedBounds(bounds, begun.tight)
+        ascent, proof = _ascent_and_proof(network, region, arithmetic)
+        layers = _Layers(ascent, proof, memory or SlopeMemory(), effort, ends, recorder, report)
+        return TracedBounds(layers.run(begun), begun.tight)
 
 
 def _both_bounds(network: Network, region: Region, arithmetic: Arithmetic, recorder: Recorder | None) -> TracedBounds:
@@ -98,106 +97,95 @@ def optimised_margins(
             lines = {} if recorder is None else lines_of(path, count)
             pulled = bound_forms(path, network.output, rows, duals=DualVariables(lines), offsets=offsets)
             candidates.append((pulled.lower, lines))
-        if not any(_relaxed(network, value, interval) for value, interval in hidden.items()):
-            return _best(candidates, region, Property(rows, offsets), hidden, recorder)
-        ascent = _ascent_problem(network, region)
-        proof = ReducedPath(network, region, CROWN, arithmetic, upper=True)
-        for value, interval in hidden.items():
-            ascent.add(value, interval.cast(ascent.path.arithmetic.dtype))
-            proof.add(value, interval)
+        if _relaxed(network, hidden):
+            ascent, proof = _ascent_and_proof(network, region, arithmetic)
+            for value, interval in hidden.items():
+                ascent.add(value, interval.cast(ascent.path.arithmetic.dtype))
+                proof.add(value, interval)
 
-        def bounded(reduced: ReducedPath) -> Duals:
-            cast, added = (table.to(reduced.path.arithmetic.dtype) for table in (rows, offsets))
-            return lambda duals: bound_forms(reduced.path, network.output, cast, duals=duals, offsets=added)
+            def bounded(reduced: ReducedPath) -> Duals:
+                cast, added = (table.to(reduced.path.arithmetic.dtype) for table in (rows, offsets))
+                return lambda duals: bound_forms(reduced.path, network.output, cast, duals=duals, offsets=added)
 
-        what = [of_member.float().numpy().tobytes() for of_member in rows]
-        recall = memory.recall(region, what, torch.arange(count), count, ascent)
-        best = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
-        recall.put(best.slopes)
-        lower, forms = _proven(bounded(proof), best, arithmetic)
-        candidates.append((lower, {} if recorder is None else dense(proof, forms, best.slopes)))
-        return _best(candidates, region, Property(rows, offsets), hidden, recorder)
-
-
-def _best(
-    candidates: list[tuple[Tensor, Tables]], region: Region, prop: Property, hidden: Bounds, recorder: Recorder | None
-) -> Tensor:
-    """The highest of several lower bounds of the same rows, (batch, rows); their slopes are recorded."""
-    best = torch.full_like(candidates[0][0], -torch.inf)
-    for lower, _ in candidates:
-        best = torch.fmax(best, lower)
-    if recorder is not None:
-        lines = better_lines([lower for lower, _ in candidates], [tables for _, tables in candidates])
-        recorder.finish(region, prop, lines, hidden, best)
-    return best
+            what = [of_member.float().numpy().tobytes() for of_member in rows]
+            recall = memory.recall(region, what, torch.arange(count), count, ascent)
+            ascended = _optimise(bounded(ascent), recall, effort, ends, _part(report, "margins"))
+            candidates.append(_proven(bounded(proof), proof, ascended, recorder))
+        best = torch.full_like(offsets, -torch.inf)
+        for lower, _ in candidates:
+            best = torch.fmax(best, lower)
+        if recorder is not None:
+            slopes = better_lines([lower for lower, _ in candidates], [tables for _, tables in candidates])
+            recorder.finish(region, Property(rows, offsets), slopes, hidden, best)
+        return best
 
 
+@dataclass(frozen=True, eq=False)
 class _Layers:
-    """The hidden layers of a network over a region, one after the other, each from the best bounds of those before."""
+    """The hidden layers of a network over a region, one after the other, each from the best bounds of those before.
 
-    def __init__(
-        self, network: Network, region: Region, arithmetic: Arithmetic, memory: SlopeMemory, effort: Effort,
-        ends: float, recorder: Recorder | None, report: Report,
-    ) -> None:  # fmt: skip
-        self.recorder, self.bounds, self.report = recorder, Bounds(), report
-        self.network, self.region, self.arithmetic = network, region, arithmetic
-        self.memory, self.effort, self.ends = memory, effort, ends
-        self.ascent = _ascent_problem(network, region)
-        self.proof = ReducedPath(network, region, CROWN, arithmetic, upper=True)
+    Attributes:
+        ascent: What slopes are sought on.
+        proof: The network in the arithmetic of the bounds.
+    """
+
+    ascent: ReducedPath
+    proof: ReducedPath
+    memory: SlopeMemory
+    effort: Effort
+    ends: float
+    recorder: Recorder | None
+    report: Report
 
     def run(self, known: Bounds) -> Bounds:
-        bounds = self.bounds
-        for value in self.network.preactivations:
-            deep = self.network.activation_depths[value] and value not in self.network.narrow_sources
-            relaxed = bool(deep) and any(
-                _relaxed(self.network, before, interval) for before, interval in bounds.items()
-            )
-            bounds[value] = self._optimised(value, known[value]) if relaxed else known[value]
-            self.ascent.add(value, bounds[value].cast(self.ascent.path.arithmetic.dtype))
-            self.proof.add(value, bounds[value])
+        network, bounds = self.proof.whole, self.proof.all_bounds
+        for value in network.preactivations:
+            ascends = network.activation_depths[value] and value not in network.narrow_sources
+            relaxed = ascends and _relaxed(network, bounds)
+            interval = self._optimised(value, known[value]) if relaxed else known[value]
+            self.ascent.add(value, interval.cast(self.ascent.path.arithmetic.dtype))
+            self.proof.add(value, interval)
         return bounds
 
     def _optimised(self, value: int, interval: Interval) -> Interval:
         """Improves the bounds of a value's unstable neurons."""
-        ends = [bound.clone() for bound in interval]
-        unstable = ~self.network.stable(value, *ends)
+        lower, upper = (bound.clone() for bound in interval)
+        unstable = ~self.proof.whole.stable(value, lower, upper)
         neurons = unstable.any(0).nonzero().flatten()
-        numbers = self.ascent.path.network.pull_counts[value].numbers * len(self.region.radius)
+        numbers = self.ascent.path.network.pull_counts[value].numbers * len(lower)
         for some in neurons.split(max(1, ROW_BYTES // (8 * numbers))) if len(neurons) else ():
             if time.monotonic() > self.ends:
                 break
-            lower = self._row_bounds(value, some)
-            for end, sign, better in zip(ends, (1, -1), lower.chunk(2, 1), strict=True):
-                before = end[:, some]
-                end[:, some] = torch.where(unstable[:, some], sign * torch.fmax(better, sign * before), before)
-        return Interval(*ends)
+            below, negated = self._row_bounds(value, some).chunk(2, 1)
+            better, wanted = Interval(lower[:, some], upper[:, some]), unstable[:, some]
+            lower[:, some] = torch.where(wanted, torch.fmax(below, better.lower), better.lower)
+            upper[:, some] = torch.where(wanted, torch.fmin(-negated, better.upper), better.upper)
+        return Interval(lower, upper)
 
     def _row_bounds(self, value: int, neurons: Tensor) -> Tensor:
         """Lower bounds of neurons, (count,), and then of their negatives: (batch, 2 * count)."""
+        network, region = self.proof.whole, self.proof.path.region
         signs = torch.tensor([1.0, -1.0]).repeat_interleave(len(neurons))
         both = neurons.repeat(2)
 
         def bounded(reduced: ReducedPath) -> Duals:
-            path = reduced.path
-            start, forms, constant, slack = neuron_forms(path, value, both, signs.to(path.arithmetic.dtype))
-            return lambda duals: Pull(path, duals, constant, slack).run(forms, start)
+            start = neuron_forms(reduced.path, value, both, signs.to(reduced.path.arithmetic.dtype))
+            return lambda duals: Pull(reduced.path, duals).run(start)
 
-        size = self.network.sizes[value]
-        what = [value] * len(self.region.radius)
-        recall = self.memory.recall(self.region, what, torch.cat([neurons, size + neurons]), 2 * size, self.ascent)
-        layer = self.network.preactivations.index(value) + 1
-        report = _part(self.report, f"layer {layer}")
+        size = network.sizes[value]
+        positions, what = torch.cat([neurons, size + neurons]), [value] * len(region.radius)
+        recall = self.memory.recall(region, what, positions, 2 * size, self.ascent)
+        report = _part(self.report, f"layer {network.preactivations.index(value) + 1}")
         best = _optimise(bounded(self.ascent), recall, self.effort, self.ends, report)
-        recall.put(best.slopes)
-        lower, forms = _proven(bounded(self.proof), best, self.arithmetic)
+        lower, slopes = _proven(bounded(self.proof), self.proof, best, self.recorder)
         if self.recorder is not None:
-            self.recorder.add(value, both, signs, dense(self.proof, forms, best.slopes), self.bounds)
+            self.recorder.add(value, both, signs, slopes, self.proof.all_bounds)
         return lower
 
 
-def _relaxed(network: Network, value: int, interval: Interval) -> bool:
-    """Whether some neuron of a pre-activation is unstable."""
-    return not bool(network.stable(value, *interval).all())
+def _relaxed(network: Network, bounds: Bounds) -> bool:
+    """Whether some neuron of the pre-activations is unstable."""
+    return not all(bool(network.stable(value, *interval).all()) for value, interval in bounds.items())
 
 
 def _shares(form: LinearForms, slopes: Tensor, activation: Activation, interval: Interval) -> Tensor:
@@ -213,12 +201,13 @@ def _table(form: LinearForms, slopes: Tensor, shape: tuple[int, ...]) -> Tensor:
     return form.spread(slopes).expand(shape).clone(memory_format=layout)
 
 
-def _ascent_problem(network: Network, region: Region) -> ReducedPath:
-    """The network and region that the ascent runs on: in float32 where the network's numbers allow it."""
+def _ascent_and_proof(network: Network, region: Region, arithmetic: Arithmetic) -> tuple[ReducedPath, ReducedPath]:
+    """What the ascent runs on, in float32 where the network's numbers allow it, and what its bounds are proven on."""
     single = network.cast(torch.float32)
-    arithmetic = FLOAT if single.finite else DOUBLE
-    cast = single if arithmetic is FLOAT else network.cast(torch.float64)
-    return ReducedPath(cast, region.cast(arithmetic.dtype), CROWN, arithmetic, upper=True)
+    rough = FLOAT if single.finite else DOUBLE
+    cast = single if rough is FLOAT else network.cast(torch.float64)
+    ascent = ReducedPath(cast, region.cast(rough.dtype), CROWN, rough, upper=True)
+    return ascent, ReducedPath(network, region, CROWN, arithmetic, upper=True)
 
 
 def _part(report: Report, part: str) -> Report:
@@ -227,12 +216,12 @@ def _part(report: Report, part: str) -> Report:
 
 
 def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report: Report) -> BestBounds:
-    """The slopes that an ascent finds from CROWN's, Fast-Lin's, or those remembered, whichever are better."""
-    first = bound(DualVariables())
+    """The slopes that an ascent finds from CROWN's, Fast-Lin's, or those remembered, whichever are better; they are
+    remembered."""
+    first, path = bound(DualVariables()), recall.reduced.path
     crown, fast_lin = {}, {}
     for value, form in first.forms.items():
         shape = first.lower.shape[0], *form.coefficients.shape[1:]
-        path = recall.reduced.path
         lines, activation = path.lines(value), path.network.activations[value]
         if activation.rectifier:
             crown[value], fast_lin[value] = (
@@ -244,25 +233,26 @@ def _optimise(bound: Duals, recall: Recall, effort: Effort, ends: float, report:
         crown[value] = _shares(form, slopes, activation, interval).expand(shape).clone()
         fast_lin[value] = _shares(form, form.local(activation.chord(*interval)), activation, interval).expand(shape)
     last = recall.slopes(crown)
-    steps, starts = (effort.again if recall.near else effort.steps), [fast_lin if last is None else last]
-    start = BestBounds(first.lower, crown)
-    if not bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
-        return start
-    effort = replace(effort, steps=steps)
-    kept: dict[int, DualLines] = {}
-    activations = recall.reduced.path.network.activations
-    smooth = [value for value in crown if not activations[value].rectifier]
+    best = BestBounds(first.lower, crown)
+    if bool(first.lower.isfinite().any()):  # where numbers overflow there is no way up
+        effort = replace(effort, steps=effort.again if recall.near else effort.steps)
+        kept: dict[int, DualLines] = {}
+        smooth = [value for value in crown if not path.network.activations[value].rectifier]
 
-    def lower(slopes: Slopes) -> Tensor:
-        return bound(DualVariables(slopes, lines=kept)).lower
+        def lower(slopes: Slopes) -> Tensor:
+            return bound(DualVariables(slopes, lines=kept)).lower
 
-    return ascend(lower, start, starts, effort, ends, report, smooth)
+        best = ascend(lower, best, [fast_lin if last is None else last], effort, ends, report, smooth)
+    recall.put(best.slopes)
+    return best
 
 
-def _proven(bound: Duals, best: BestBounds, arithmetic: Arithmetic) -> tuple[Tensor, dict[int, LinearForms]]:
-    """The bounds with the slopes found, in the arithmetic asked for, (batch, forms), and the forms on ReLUs."""
+def _proven(
+    bound: Duals, proof: ReducedPath, best: BestBounds, recorder: Recorder | None
+) -> tuple[Tensor, Tables]:  # fmt: skip
+    """The bounds with the slopes found, in the arithmetic asked for, (batch, forms), and the slopes to be recorded."""
+    arithmetic = proof.path.arithmetic
     if best.lower.dtype == arithmetic.dtype and not arithmetic.rigorous:
         return best.lower, {}
-    slopes = {value: table.to(arithmetic.dtype) for value, table in best.slopes.items()}
-    pulled = bound(DualVariables(slopes))
-    return pulled.lower, pulled.forms
+    pulled = bound(DualVariables({value: table.to(arithmetic.dtype) for value, table in best.slopes.items()}))
+    return pulled.lower, {} if recorder is None else dense(proof, pulled.forms, best.slopes)

@@ -21,12 +21,11 @@ from torch import Tensor
 from relucert.arithmetic.forms import LinearForms, Rows
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.backward import NO_DUALS, Pull
-from relucert.bounding.boxes import PAIR_BYTES, PULLED_FROM, BoxBounds, pulled_bounds
+from relucert.bounding.backward import Pull
+from relucert.bounding.boxes import BoxBounds, improved, line_bounds
 from relucert.bounding.interval import Interval
-from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
-from relucert.bounding.relaxers import CROWN, Relaxation
+from relucert.bounding.relaxers import Relaxation
 from relucert.network import Network
 
 
@@ -55,10 +54,7 @@ class PairLines(NamedTuple):
 
     def select(self, members: Tensor) -> PairLines:
         """The lines of some batch members."""
-        below, low, above, high = self.lines
-        assert low is not None
-        picked = Relaxation(below[members], low[members], above[members], high[members])
-        return PairLines(picked, self.closer_below[members], self.closer_above[members])
+        return PairLines(self.lines.select(members), self.closer_below[members], self.closer_above[members])
 
 
 def pair_bounds(network: Network, region: Region, paired: tuple[int, ...], arithmetic: Arithmetic) -> PairBounds:
@@ -66,16 +62,11 @@ def pair_bounds(network: Network, region: Region, paired: tuple[int, ...], arith
 
     paired: the values of these activations, as `paired_activations` finds them.
     """
-    path = ReferencePath(network, region, {}, CROWN, arithmetic)
-    lines, pairs = ForwardLines(path), dict[int, PairLines]()
-    for value in network.preactivations:
-        interval = lines.of(value).interval(arithmetic)
-        if network.activation_depths[value] >= PULLED_FROM:
-            interval = pulled_bounds(path, value, interval)
-        for activation in (place for place in paired if network.source(place) == value):
-            pairs[activation] = pair_lines(interval, _differences(path, pairs, value, interval), arithmetic)
-        path.bounds[value] = interval
-    return PairBounds(BoxBounds(path, lines.shares), pairs)
+    boxes, pairs = line_bounds(network, region, arithmetic), dict[int, PairLines]()
+    for activation in paired:
+        differences = _differences(boxes.path, pairs, network.source(activation))
+        pairs[activation] = pair_lines(boxes.path.bounds[network.source(activation)], differences, arithmetic)
+    return PairBounds(boxes, pairs)
 
 
 class PairBounds(NamedTuple):
@@ -87,42 +78,21 @@ class PairBounds(NamedTuple):
     def lower(self, forms: Tensor, offsets: Tensor) -> Tensor:
         """Lower bounds of forms on the output, (batch or 1, forms, size), and offsets: (batch, forms)."""
         path = self.boxes.path
-        return _bound(path, self.pairs, path.network.output, forms, offsets)
+        return PairPull(path, self.pairs).bound(path.network.output, forms, offsets).lower
 
 
-def _bound(
-    path: ReferencePath, pairs: dict[int, PairLines], value: int, forms: Tensor, offsets: Tensor | None = None
-) -> Tensor:
-    """Lower bounds of linear forms on a value over the path's region: (batch, forms)."""
-    reference, rows = path.reference(value), Rows(forms, path.network.shapes[value])
-    constant = rows.dot(reference)
-    pull = PairPull(path, pairs, constant)
-    if path.arithmetic.rigorous:
-        pull.lose(rows, reference.abs(), forms.shape[-1] + 2)
-    if offsets is not None:
-        pull.gather(offsets)
-    return pull.run(rows, value).lower
-
-
-def _differences(path: ReferencePath, pairs: dict[int, PairLines], value: int, interval: Interval) -> Interval:
+def _differences(path: ReferencePath, pairs: dict[int, PairLines], value: int) -> Interval:
     """Bounds of z' - z: those of both apart and, where one of them is unstable, by back-substitution."""
-    arithmetic, size = path.arithmetic, path.network.sizes[value]
-    low, high = Halves.of(interval.lower), Halves.of(interval.upper)
-    lower, upper = arithmetic.floor(low.second - high.first), arithmetic.ceil(high.second - low.first)
-    boxes, neurons = Interval(low.first, high.first).unstable.logical_or(
-        Interval(low.second, high.second).unstable
-    ).nonzero().unbind(1)  # fmt: skip
-    step = max(1, PAIR_BYTES // (16 * max(path.network.sizes)))
-    for some, columns in zip(boxes.split(step), neurons.split(step), strict=True):
-        if not len(some):
-            continue
-        units = torch.nn.functional.one_hot(columns, size // 2).to(lower.dtype)
-        forms = torch.cat([-units, units], 1)
-        picked = {activation: lines.select(some) for activation, lines in pairs.items()}
-        below, above = _bound(PickedPath(path, some), picked, value, torch.stack([forms, -forms], 1)).unbind(1)
-        lower[some, columns] = torch.fmax(lower[some, columns], below)
-        upper[some, columns] = torch.fmin(upper[some, columns], -above)
-    return Interval(lower, upper)
+    interval = path.bounds[value]
+    low, high, unstable = Halves.of(interval.lower), Halves.of(interval.upper), Halves.of(interval.unstable)
+    floor, ceil = path.arithmetic.floor, path.arithmetic.ceil
+    apart = Interval(floor(low.second - high.first), ceil(high.second - low.first))
+
+    def bound(picked: PickedPath, boxes: Tensor, units: Tensor) -> Tensor:
+        pull = PairPull(picked, {activation: lines.select(boxes) for activation, lines in pairs.items()})
+        return pull.bound(value, torch.cat([-units, units], 2)).lower
+
+    return improved(path, apart, unstable.first | unstable.second, bound)
 
 
 def pair_lines(interval: Interval, differences: Interval, arithmetic: Arithmetic) -> PairLines:
@@ -136,24 +106,24 @@ def pair_lines(interval: Interval, differences: Interval, arithmetic: Arithmetic
     width = torch.where(upper > lower, upper - lower, 1)
     above = _slope(low.second >= 0, high.second <= 0, lower >= 0, upper <= 0, upper / width)
     below = _slope(low.first >= 0, high.first <= 0, upper <= 0, lower >= 0, -lower / width)
-    exact_above = (low.second >= 0) | (high.second <= 0)
-    exact_below = (low.first >= 0) | (high.first <= 0)
     rise = arithmetic.above(torch.maximum(-above * lower, (1 - above) * upper).clamp(min=0), 3)
     fall = arithmetic.above(torch.maximum(below * upper, -(1 - below) * lower).clamp(min=0), 3)
-    rise, fall = torch.where(exact_above, 0, rise), torch.where(exact_below, 0, fall)
+    unstable = Halves.of(interval.unstable)  # the slopes of other neurons are those of the difference
+    rise, fall = torch.where(unstable.second, rise, 0), torch.where(unstable.first, fall, 0)
     finite = torch.isfinite(torch.stack([rise, fall, lower, upper, above, below])).all(0)
     # How far the lines of each way may be off: those on d from the other side, those around a ReLU from the ReLU.
     largest, least = upper.clamp(min=0), lower.clamp(max=0)
     gap_below = torch.maximum(largest - below * upper, -below * lower) + fall
     gap_above = torch.maximum(above * upper, above * lower - least) + rise
-    (chord_first, chord_second), (line_first, line_second) = (
-        Halves.of(_chord_gap(interval)),
-        Halves.of(_line_gap(interval)),
+    chords = -interval.lower * interval.upper / (interval.upper - interval.lower)
+    chord, line = (
+        Halves.of(torch.where(interval.unstable, gap, 0))
+        for gap in (chords, torch.minimum(-interval.lower, interval.upper))
     )
     return PairLines(
         Relaxation(below, -fall, above, rise),
-        finite & (gap_below < chord_first + line_second),
-        finite & (gap_above < chord_second + line_first),
+        finite & (gap_below < chord.first + line.second),
+        finite & (gap_above < chord.second + line.first),
     )
 
 
@@ -163,20 +133,11 @@ def _slope(is_one: Tensor, is_zero: Tensor, else_one: Tensor, else_zero: Tensor,
     return torch.where(is_one, 1.0, torch.where(is_zero, 0.0, slope)).to(chord.dtype)
 
 
-def _chord_gap(interval: Interval) -> Tensor:
-    lower, upper = interval
-    return torch.where(interval.unstable, -lower * upper / (upper - lower), 0)
-
-
-def _line_gap(interval: Interval) -> Tensor:
-    return torch.where(interval.unstable, torch.minimum(-interval.lower, interval.upper), 0)
-
-
 class PairPull(Pull):
     """A back-substitution that relaxes differences of paired activations by lines of their own."""
 
-    def __init__(self, path: ReferencePath, pairs: dict[int, PairLines], constant: Tensor) -> None:
-        super().__init__(path, NO_DUALS, constant, torch.zeros_like(constant))
+    def __init__(self, path: ReferencePath, pairs: dict[int, PairLines]) -> None:
+        super().__init__(path)
         self.pairs = pairs
 
     def _between(self, value: int, lines: Relaxation, form: LinearForms) -> LinearForms:

@@ -81,10 +81,8 @@ class _Matrix:
     charge: Tensor
 
     @classmethod
-    def of(cls, fused: Fused, functions: AffineFunctions, atoms: int | Tensor) -> _Matrix:
-        columns = functions.weight[:, :-1]
-        weight = columns[:, :atoms] if isinstance(atoms, int) else columns[:, atoms]
-        return cls(weight.contiguous(), functions.weight[:, -1].clone(), fused.charge(functions))
+    def of(cls, fused: Fused, functions: AffineFunctions, atoms: Tensor) -> _Matrix:
+        return cls(functions.weight[:, atoms].contiguous(), functions.weight[:, -1].clone(), fused.charge(functions))
 
     def __call__(self, atoms: BoxZonotope) -> BoxZonotope:
         gamma, weight = RIGOROUS.gamma(self.weight.shape[1] + 4), self.weight.abs().T
@@ -116,19 +114,14 @@ class QuadraticBounds:
 
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
-        self.columns = torch.cat(
-            [torch.arange(fused.inputs), *(torch.arange(layer.atoms.start, layer.atoms.stop) for layer in fused.layers)]
-        )
+        self.columns = torch.arange(fused.inputs)
         self.layers: list[tuple[FusedLayer, _Matrix]] = []
-        count = fused.inputs
         for layer in fused.layers:
-            self.layers.append((layer, _Matrix.of(fused, layer.functions, self.columns[:count])))
-            count += layer.atoms.stop - layer.atoms.start
-        weights = [layer.functions.weight for layer in fused.squares]
-        errors = [layer.functions.error for layer in fused.squares]
-        self.squares = _Matrix.of(fused, AffineFunctions(torch.cat(weights), torch.cat(errors)), self.columns)
+            self.layers.append((layer, _Matrix.of(fused, layer.functions, self.columns)))
+            self.columns = torch.cat([self.columns, layer.numbers])
+        self.squares = _Matrix.of(fused, AffineFunctions.join([one.functions for one in fused.squares]), self.columns)
         self.rows = _Matrix.of(fused, fused.rows, self.columns)
-        atoms = torch.cat([torch.arange(layer.atoms.start, layer.atoms.stop) for layer in fused.squares])
+        atoms = torch.cat([layer.numbers for layer in fused.squares])
         factors, places = torch.unique(fused.rows.weight[:, atoms], dim=0, return_inverse=True)
         self.batches = []
         for number, some in enumerate(factors):
@@ -144,22 +137,21 @@ class QuadraticBounds:
         for lows, highs in zip(low.split(step), high.split(step), strict=True):
             check_time()
             bounds.append(self._bounds(lows, highs))
-        return (
-            bounds[0] if len(bounds) == 1 else RowBounds(*(torch.cat(tables) for tables in zip(*bounds, strict=True)))
-        )
+        return RowBounds(*(torch.cat(tables) for tables in zip(*bounds, strict=True)))
 
     def _bounds(self, low: Tensor, high: Tensor) -> RowBounds:
         atoms = self._atoms(low, high)
         squares, rows = self.squares(atoms), self.rows(atoms)
-        bounds = []
-        for batch in self.batches:
-            bounds.append(self._rows(rows.pick(batch.rows), batch.factors, squares.pick(batch.squares, batch.width)))
+        bounds = [
+            self._rows(rows.pick(batch.rows), batch.factors, squares.pick(batch.squares, batch.width))
+            for batch in self.batches
+        ]
         order = torch.cat([batch.rows for batch in self.batches]).argsort()
         return RowBounds(*(torch.cat(tables, 1)[:, order] for tables in zip(*bounds, strict=True)))
 
     def _atoms(self, low: Tensor, high: Tensor) -> BoxZonotope:
-        centre, half = middles(low, high), half_widths(low, high)
-        atoms = BoxZonotope(centre, torch.diag_embed(half), torch.zeros_like(centre))
+        box = Interval(low, high)
+        atoms = BoxZonotope(box.middle, torch.diag_embed(box.half_width), torch.zeros_like(low))
         for layer, matrix in self.layers:
             atoms = _joined(atoms, _activated(layer, matrix(atoms)))
         return atoms
@@ -187,16 +179,6 @@ class QuadraticBounds:
         apart = coefficients.sum((1, 2)) - form.diagonal(dim1=1, dim2=2).clamp(min=0).sum(1)
         floor = RIGOROUS.floor(constant - (apart[:, None] + slopes[..., inputs:].abs().sum(2)) - charge)
         return RowBounds(lower, slopes[..., :inputs], spreads[..., :inputs], floor)
-
-
-def middles(low: Tensor, high: Tensor) -> Tensor:
-    return low + (high - low) / 2
-
-
-def half_widths(low: Tensor, high: Tensor) -> Tensor:
-    """How far the ends of intervals are from their middles as computed, at least."""
-    centre = middles(low, high)
-    return RIGOROUS.ceil(torch.maximum(high - centre, centre - low))
 
 
 def least_on_cube(slopes: Tensor, form: Tensor, used: Tensor) -> Tensor:

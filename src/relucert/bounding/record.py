@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,8 +14,7 @@ from relucert.arithmetic.property import Property, QuestionKey, question_key
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RECORDED, Arithmetic
 from relucert.bounding.interval import Bounds
-from relucert.bounding.reduced_path import ReducedPath
-from relucert.bounding.reference import ReferencePath
+from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import RELAXERS, Relaxer
 from relucert.network import Activation, LinearForms, Network, Relu
 
@@ -48,12 +47,11 @@ class RuleName(NamedTuple):
 
 def smooth_slopes(network: Network, relaxer: Relaxer, bounds: Bounds, member: int = 0) -> dict[int, tuple[Tensor, ...]]:
     """The slopes of a `RuleName` that a relaxer chooses in one region of a batch, by the bounds of pre-activations."""
-    slopes: dict[int, tuple[Tensor, ...]] = {}
-    for value, activation in network.activations.items():
-        if not activation.rectifier:
-            lines = relaxer(activation, bounds[network.source(value)], RECORDED)
-            tables = (lines.slope_above,) if lines.parallel else (lines.slope_below, lines.slope_above)
-            slopes[value] = tuple(table[member] for table in tables)
+    slopes = {}
+    for value, activation in _smooth(network).items():
+        lines = relaxer(activation, bounds[network.source(value)], RECORDED)
+        tables = (lines.slope_above,) if lines.parallel else (lines.slope_below, lines.slope_above)
+        slopes[value] = tuple(table[member] for table in tables)
     return slopes
 
 
@@ -118,14 +116,6 @@ def rules_of(network: Network, names: Iterable[str]) -> list[RuleName]:
     return [RuleName.of(name, RELAXERS[name].parallel and network.suits_forward) for name in names]
 
 
-def _rules_within(network: Network, bounds: Mapping[str, Bounds], member: int) -> list[RuleName]:
-    """The rules that gave these bounds, with their slopes in one region of a batch."""
-    return [
-        rule._replace(slopes=smooth_slopes(network, RELAXERS[rule.name], bounds[rule.name], member))
-        for rule in rules_of(network, bounds)
-    ]
-
-
 class Recorder:
     """Keeps the slopes by which margins are proven in a batch of regions, the largest region of each question."""
 
@@ -135,7 +125,10 @@ class Recorder:
 
     def begin(self, network: Network, region: Region, bounds: Mapping[str, Bounds]) -> None:
         """A new region's bounds follow; all neurons are bounded by rules, which gave these bounds by their names."""
-        records = [Record(_rules_within(network, bounds, member)) for member in range(len(region.radius))]
+        records = []
+        for member in range(len(region.radius)):
+            slopes = {name: smooth_slopes(network, RELAXERS[name], bounds[name], member) for name in bounds}
+            records.append(Record([rule._replace(slopes=slopes[rule.name]) for rule in rules_of(network, bounds)]))
         self._network, self._begun = network, (region, records)
 
     def add(self, value: int, neurons: Tensor, signs: Tensor, slopes: Tables, bounds: Bounds) -> None:
@@ -176,14 +169,15 @@ class Recorder:
         neurons = {
             value: (~network.stable(value, *interval))[member].nonzero().flatten() for value, interval in bounds.items()
         }
-        activations = _first_activations(network)
-        columns = [
-            _rounded(network.activations[activations[source]], slopes[activations[source]][member][:, unstable])
-            if activations[source] in slopes
-            else torch.zeros(forms, len(unstable))
-            for source, unstable in neurons.items()
-        ]
-        return Leaves.whole(neurons, torch.cat(columns, 1) if columns else torch.zeros(forms, 0))
+        first = {network.source(value): value for value in sorted(network.activations, reverse=True)}
+        columns = [torch.zeros(forms, 0)]
+        for source, unstable in neurons.items():
+            value = first[source]
+            table = torch.zeros(forms, len(unstable))
+            if value in slopes:
+                table = _rounded(network.activations[value], slopes[value][member][:, unstable])
+            columns.append(table)
+        return Leaves.whole(neurons, torch.cat(columns, 1))
 
 
 def multiplier_units(multipliers: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,21 +208,20 @@ def recording(recorder: Recorder | None, arithmetic: Arithmetic) -> Recorder | N
 
 def dense(reduced: ReducedPath, forms: dict[int, LinearForms], slopes: Tables) -> Tables:
     """Slopes laid out like forms on a network that lost neurons, one for every neuron that the network had."""
-    tables = {}
-    for relu, table in slopes.items():
-        rows = table if table.ndim == 3 else replace(forms[relu], coefficients=table).rows()
-        kept = reduced.kept.get(reduced.path.network.source(relu))
-        if kept is not None:
-            whole = rows.new_zeros(*rows.shape[:2], reduced.whole.sizes[relu])
-            rows = whole.index_copy_(2, kept, rows)
-        tables[relu] = rows
-    return tables
+    return {
+        value: reduced.widen(value, table if table.ndim == 3 else replace(forms[value], coefficients=table).rows())
+        for value, table in slopes.items()
+    }
 
 
 def lines_of(path: ReferencePath, forms: int) -> Tables:
     """The slopes of the path's lower lines for each of several forms: (batch, forms, size)."""
-    relus = [relu for relu, source in _sources(path.network) if source in path.bounds]
-    return {relu: path.lines(relu).slope_below[:, None].repeat(1, forms, 1) for relu in relus}
+    relus = [value for value, activation in path.network.activations.items() if isinstance(activation, Relu)]
+    return {
+        relu: path.lines(relu).slope_below[:, None].repeat(1, forms, 1)
+        for relu in relus
+        if path.network.source(relu) in path.bounds
+    }
 
 
 def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:
@@ -241,17 +234,9 @@ def better_lines(lower: Sequence[Tensor], tables: Sequence[Tables]) -> Tables:
     return merged
 
 
-def _sources(network: Network) -> Iterator[tuple[int, int]]:
-    for value, node in network.steps():
-        if isinstance(node.operation, Relu):
-            yield value, node.inputs[0]
-
-
-def _first_activations(network: Network) -> dict[int, int]:
-    activations: dict[int, int] = {}
-    for activation in network.activations:
-        activations.setdefault(network.source(activation), activation)
-    return activations
+def _smooth(network: Network) -> dict[int, Activation]:
+    """The activations that are no ReLUs, by the values that they compute."""
+    return {value: activation for value, activation in network.activations.items() if not activation.rectifier}
 
 
 def _rounded(activation: Activation, slopes: Tensor) -> Tensor:
@@ -262,9 +247,8 @@ def _rounded(activation: Activation, slopes: Tensor) -> Tensor:
 
 def _ranges(network: Network, bounds: Bounds, member: int) -> dict[int, tuple[Tensor, Tensor]]:
     """The ranges of a `Record`."""
-    ranges: dict[int, tuple[Tensor, Tensor]] = {}
-    for value, activation in network.activations.items():
-        if not activation.rectifier:
-            least, largest = activation.derivatives(*bounds[network.source(value)])
-            ranges[value] = RECORDED.any_slopes(least[member]), RECORDED.any_slopes(largest[member])
+    ranges = {}
+    for value, activation in _smooth(network).items():
+        least, largest = activation.derivatives(*bounds[network.source(value)])
+        ranges[value] = RECORDED.any_slopes(least[member]), RECORDED.any_slopes(largest[member])
     return ranges

@@ -7,7 +7,10 @@ a relaxation's width, of rounding) is a map of the value's size that multiplies 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,11 +18,34 @@ from typing_extensions import assert_never
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
-from relucert.bounding.interval import Bounds, select
-from relucert.bounding.noise import InputSize, noise, rounds, size_within
+from relucert.bounding.interval import Bounds, Interval, activation_bounds, select, size_within
+from relucert.bounding.noise import InputSize, noise, rounds
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.common.deadline import check_time
-from relucert.network import INPUT, Activation, Add, Affine, Network
+from relucert.network import INPUT, Activation, Add, Affine, FlatAffine, Network
+from relucert.network.cut import can_be_cut, without_neurons
+
+WORTH_A_CUT = 2**15  # multiplications saved for each form that is pulled back
+
+_Path = TypeVar("_Path", bound="ReferencePath")
+_Result = TypeVar("_Result")
+
+
+def computed_once(function: Callable[[_Path, int], _Result]) -> Callable[[_Path, int], _Result]:
+    """Decorator: what a path has for each value is computed when it is first asked for, unless time is over."""
+
+    name = function.__name__
+
+    @wraps(function)
+    def lookup(path: _Path, value: int) -> _Result:
+        results = path._computed[name]
+        if value not in results:
+            check_time()
+            results[value] = function(path, value)
+        result: _Result = results[value]
+        return result
+
+    return lookup
 
 
 class ReferencePath:
@@ -40,15 +66,7 @@ class ReferencePath:
         """upper: whether references lie on the upper lines, as they must where each form has its own lower lines."""
         self.network, self.region, self.bounds = network, region, bounds
         self.relaxer, self.arithmetic, self.upper = relaxer, arithmetic, upper
-        self._lines: dict[int, Relaxation] = {}
-        self._references: dict[int, Tensor] = {}
-        self._max_deviations: dict[int, Tensor] = {}
-        self._costs: dict[int, Tensor | None] = {}
-        self._costs_by_sign: dict[int, tuple[Tensor, Tensor]] = {}
-        self._intervals: dict[int, tuple[Tensor, Tensor]] = {}
-        self._underflows: dict[int, Tensor] = {}
-        self._points, self._which = region.references
-        self._at_points = {INPUT: self._points}
+        self._computed: dict[str, dict[int, Any]] = defaultdict(dict)  # by what it is and by value
         uses = Counter(source for node in network.nodes for source in node.inputs)
         affine = {value for value, node in network.steps() if isinstance(node.operation, Affine)}
         by_sign = network.inference.rounds and not relaxer.parallel  # noise is felt: each line's slope counts
@@ -66,19 +84,38 @@ class ReferencePath:
         """Whether the cost of this value includes what rounds where forms of two branches are added."""
         return value in self._joined
 
+    @computed_once
     def lines(self, value: int) -> Relaxation:
         """The linear relaxation of the activation that computes this value."""
-        if value not in self._lines:
-            source, activation = self.network.source(value), self.network.activations[value]
-            self._lines[value] = self.relaxer(activation, self.bounds[source], self.arithmetic)
-        return self._lines[value]
+        return self.relaxer(self.network.activations[value], self.bounds[self.network.source(value)], self.arithmetic)
 
+    @computed_once
     def reference(self, value: int) -> Tensor:
         """The reference of a value: (batch, size)."""
-        if value not in self._references:
-            check_time()
-            self._references[value] = self._reference(value)
-        return self._references[value]
+        if value == INPUT:
+            return self.region.reference
+        if value not in self.network.activations:
+            if not self.network.activation_depths[value]:
+                shared, which = self._shared_reference(value), self.region.references[1]
+                return shared if which is None else shared[which]
+            return FlatAffine.of(self.network, value).apply(*map(self.reference, self._sources(value)))
+        lines = self.lines(value)
+        if self.relaxer.flat:
+            return lines.middle
+        before = self.reference(self.network.source(value))
+        if self.upper:
+            return lines.slope_above * before + lines.high
+        if lines.parallel:
+            return lines.slope_above * before + lines.middle
+        below = lines.slope_below * before
+        return below if lines.low is None else below + lines.low
+
+    @computed_once
+    def _shared_reference(self, value: int) -> Tensor:
+        """The reference of a value before the first activations, shared by regions around one point: (points, size)."""
+        if value == INPUT:
+            return self.region.references[0]
+        return FlatAffine.of(self.network, value).apply(*map(self._shared_reference, self._sources(value)))
 
     def height(self, value: int) -> Tensor:
         """How far the upper line of the activation that computes this value lies above the value's reference, at the
@@ -86,156 +123,98 @@ class ReferencePath:
         lines, source = self.lines(value), self.network.source(value)
         return lines.slope_above * self.reference(source) + lines.high - self.reference(value)
 
+    @computed_once
     def max_deviation(self, value: int) -> Tensor:
         """How far a value may lie from its reference, at most: (batch, size)."""
-        if value not in self._max_deviations:
-            check_time()
-            self._max_deviations[value] = self._max_deviation(value)
-        return self._max_deviations[value]
+        if value == INPUT:
+            return self.region.spans(self.arithmetic).largest
+        operation = self.network.node(value).operation
+        if value in self.bounds:
+            lower, upper = self.bounds[value]
+        elif isinstance(operation, Affine):
+            moved = FlatAffine.of(self.network, value).magnitude(*map(self.max_deviation, self._sources(value)))
+            moved, cost = self.arithmetic.above(moved, 2 * operation.terms + 10), self.cost(value)
+            return moved if cost is None else self.arithmetic.above(moved + cost, 1)
+        elif isinstance(operation, Activation):
+            lower, upper = activation_bounds(self.network, self.bounds, value, self.arithmetic)
+        else:
+            assert_never(operation)
+        reference = self.reference(value)
+        return self.arithmetic.above(torch.maximum(upper - reference, reference - lower).clamp(min=0), 1)
 
+    @computed_once
     def cost(self, value: int) -> Tensor | None:
         """The cost per unit of each absolute coefficient of a form that leaves this value: (batch, size).
 
         Of a ReLU with parallel lines this includes half of their distance, of another what rounding loses where
         negative coefficients meet the upper lines' heights. None: nothing.
         """
-        if value not in self._costs:
-            check_time()
-            node = self.network.node(value)
-            if isinstance(node.operation, Affine):
-                self._costs[value] = self._cost_of_affine(value)
-            elif isinstance(node.operation, Activation):
-                self._costs[value] = self._cost_of_activation(value)
-            else:
-                assert_never(node.operation)
-        return self._costs[value]
+        operation = self.network.node(value).operation
+        if isinstance(operation, Affine):
+            return self._cost_of_affine(value)
+        if isinstance(operation, Activation):
+            cost = self._cost_of_activation(value)
+            if cost is None or not self.arithmetic.rigorous or value not in self._joined:
+                return cost
+            return self.arithmetic.above(cost + self.arithmetic.gamma(1) * self.max_deviation(value), 3)
+        assert_never(operation)
 
+    @computed_once
     def costs_by_sign(self, value: int) -> tuple[Tensor, Tensor]:
         """What a form loses per unit of each coefficient when it leaves an activation's value, and per unit of each
         negative one besides: `|a|` is a, less twice its negative part, which takes the upper line: (batch, size)."""
-        if value not in self._costs_by_sign:
-            cost, height = self.cost(value), self.height(value)
-            self._costs_by_sign[value] = (
-                (torch.zeros_like(height), -height) if cost is None else (cost, -(2 * cost + height))
-            )
-        return self._costs_by_sign[value]
+        cost, height = self.cost(value), self.height(value)
+        return (torch.zeros_like(height), -height) if cost is None else (cost, -(2 * cost + height))
 
+    @computed_once
     def interval_about_reference(self, value: int) -> tuple[Tensor, Tensor]:
         """The interval of an activation's value, given by the bounds of its pre-activation: how far its middle lies
         above the reference, and how far it reaches to either side, what the sum of a form rounds included:
         (batch, size) each."""
-        if value not in self._intervals:
-            lower, upper = self.network.activations[value].image(
-                *self.bounds[self.network.source(value)], self.arithmetic
-            )
-            middle = lower + (upper - lower) / 2
-            centre = middle - self.reference(value)
-            spread = torch.maximum(upper - middle, middle - lower).clamp(min=0)
-            if self.arithmetic.rigorous:
-                rounding = self.arithmetic.gamma(self.network.sizes[value] + 4) * (centre.abs() + middle.abs())
-                spread = self.arithmetic.above(spread + rounding, 4)
-            self._intervals[value] = centre, spread
-        return self._intervals[value]
+        interval = activation_bounds(self.network, self.bounds, value, self.arithmetic)
+        middle = interval.middle
+        centre = middle - self.reference(value)
+        spread = torch.maximum(interval.upper - middle, middle - interval.lower).clamp(min=0)
+        if self.arithmetic.rigorous:
+            rounding = self.arithmetic.gamma(self.network.sizes[value] + 4) * (centre.abs() + middle.abs())
+            spread = self.arithmetic.above(spread + rounding, 4)
+        return centre, spread
 
+    @computed_once
     def underflow(self, value: int) -> Tensor | float:
         """The loss by coefficients that underflow between this value and the input: (batch, 1)."""
         if not self.arithmetic.rigorous:
             return 0.0
-        if value not in self._underflows:
-            met = self.network.ancestors((value,), self.network.activations if self.relaxer.flat else ())
-            deviations = [self.max_deviation(source).sum(1, keepdim=True) for source in met]
-            self._underflows[value] = TINY * torch.cat(deviations, 1).sum(1, keepdim=True)
-        return self._underflows[value]
+        met = self.network.ancestors((value,), self.network.activations if self.relaxer.flat else ())
+        deviations = [self.max_deviation(source).sum(1, keepdim=True) for source in met]
+        return TINY * torch.cat(deviations, 1).sum(1, keepdim=True)
 
-    def _reference(self, value: int) -> Tensor:
-        if value == INPUT:
-            return self.region.reference
-        node = self.network.node(value)
-        if isinstance(node.operation, Affine):
-            if not self.network.activation_depths[value]:
-                shared = self._before_relus(value)
-                return shared if self._which is None else shared[self._which]
-            operands = [self.reference(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
-            return node.operation.apply(*operands).flatten(1)
-        lines = self.lines(value)
-        if self.relaxer.flat:
-            return lines.middle
-        before = self.reference(node.inputs[0])
-        if lines.parallel and not self.upper:
-            return lines.slope_above * before + lines.middle
-        if self.upper:
-            return lines.slope_above * before + lines.high
-        below = lines.slope_below * before
-        return below if lines.low is None else below + lines.low
-
-    def _before_relus(self, value: int) -> Tensor:
-        """The reference of a value before the first activations, shared by regions around one point: (points, size)."""
-        if value not in self._at_points:
-            node = self.network.node(value)
-            operands = [self._before_relus(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
-            self._at_points[value] = node.operation.apply(*operands).flatten(1)
-        return self._at_points[value]
-
-    def _max_deviation(self, value: int) -> Tensor:
-        above = self.arithmetic.above
-        if value == INPUT:
-            return self.region.spans(self.arithmetic).largest
-        node, reference = self.network.node(value), self.reference(value)
-        if value in self.bounds:
-            lower, upper = self.bounds[value]
-        elif isinstance(node.operation, Affine):
-            deviations = [
-                self.max_deviation(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs
-            ]
-            moved = above(node.operation.magnitude(*deviations).flatten(1), 2 * node.operation.terms + 10)
-            cost = self.cost(value)
-            return moved if cost is None else above(moved + cost, 1)
-        elif isinstance(node.operation, Activation):
-            lower, upper = node.operation.image(*self.bounds[node.inputs[0]], self.arithmetic)
-        else:
-            assert_never(node.operation)
-        return above(torch.maximum(upper - reference, reference - lower).clamp(min=0), 1)
+    def _sources(self, value: int) -> tuple[int, ...]:
+        return self.network.node(value).inputs
 
     def _cost_of_affine(self, value: int) -> Tensor | None:
-        """The cost of an affine operation, and of the operands that it has been left to pay for."""
-        cost = self._with_noise(value, self._affine_cost(value))
-        for source in self._sources(value):
-            before = self.cost(source) if source in self._charged_at_sum else None
-            if before is not None:
-                cost = before if cost is None else self.arithmetic.above(cost + before, 1)
-        return cost
+        """The cost of an affine operation: what rounds, the noise of its evaluation in floating point, and the costs of
+        the operands that it has been left to pay for."""
+        sources, total = self._sources(value), self._rounding(value)
+        costs = [self.cost(source) for source in sources if source in self._charged_at_sum]
+        if rounds(self.network, value):
+            costs = [noise(self.network, value, [self._size(source) for source in sources], self.arithmetic), *costs]
+        for cost in costs:
+            if cost is not None:
+                total = cost if total is None else self.arithmetic.above(total + cost, 1)
+        return total
 
-    def _cost_of_activation(self, value: int) -> Tensor | None:
-        cost = self._activation_cost(value)
-        if cost is None or not self.arithmetic.rigorous or value not in self._joined:
-            return cost
-        return self.arithmetic.above(cost + self.arithmetic.gamma(1) * self.max_deviation(value), 3)
-
-    def _affine_cost(self, value: int) -> Tensor | None:
+    def _rounding(self, value: int) -> Tensor | None:
         """The reference's own rounding, and that of the product that pulls a form back, times the input's deviation."""
-        node, operation = self.network.node(value), self.network.affine(value)
-        if not self.arithmetic.rigorous or (operation.constant is None and not operation.terms):
+        affine = FlatAffine.of(self.network, value)
+        terms = affine.operation.terms
+        if not self.arithmetic.rigorous or (affine.constant is None and not terms):
             return None
-        shapes = [self.network.shapes[source] for source in node.inputs]
-        gamma = self.arithmetic.gamma(operation.terms + 2)
-        costs = [
-            (gamma * (self.reference(source).abs() + self.max_deviation(source))).unflatten(-1, shape)
-            for source, shape in zip(node.inputs, shapes, strict=True)
-        ]
-        total = operation.magnitude(*costs).flatten(1)
-        if operation.constant is not None:
-            total = total + gamma * operation.constant.abs().expand(self.network.shapes[value]).flatten()
-        total = self.arithmetic.above(total, 2 * operation.terms + 12)
-        return torch.where(
-            self.reference(value).isfinite(), total, torch.inf
-        )  # a reference that overflowed says nothing
-
-    def _with_noise(self, value: int, cost: Tensor | None) -> Tensor | None:
-        """The cost of an affine operation, with the noise of its evaluation in floating point."""
-        if not rounds(self.network, value):
-            return cost
-        noisy = noise(self.network, value, [self._size(source) for source in self._sources(value)], self.arithmetic)
-        return noisy if cost is None else self.arithmetic.above(cost + noisy, 1)
+        gamma = self.arithmetic.gamma(terms + 2)
+        sizes = (self.reference(source).abs() + self.max_deviation(source) for source in self._sources(value))
+        total = affine.plus_constant(affine.magnitude(*(gamma * size for size in sizes)), gamma)
+        total = self.arithmetic.above(total, 2 * terms + 12)
+        return torch.where(self.reference(value).isfinite(), total, torch.inf)  # one that overflowed says nothing
 
     def _size(self, value: int) -> Tensor | InputSize:
         """How large a value may be in absolute value, up to one rounding: (batch, size)."""
@@ -244,10 +223,7 @@ class ReferencePath:
         size = size_within(self.network, self.bounds, value, self.arithmetic)
         return self.reference(value).abs().add_(self.max_deviation(value)) if size is None else size
 
-    def _sources(self, value: int) -> tuple[int, ...]:
-        return self.network.node(value).inputs
-
-    def _activation_cost(self, value: int) -> Tensor | None:
+    def _cost_of_activation(self, value: int) -> Tensor | None:
         lines, source = self.lines(value), self.network.source(value)
         if self.relaxer.flat:
             rounding = self.arithmetic.gamma(4) * (lines.high.abs() + self.reference(value).abs())
@@ -282,34 +258,70 @@ class PickedPath(ReferencePath):
         super().__init__(whole.network, region, bounds, whole.relaxer, whole.arithmetic, upper=whole.upper)
         self._whole, self._members = whole, members
 
+    @computed_once
     def lines(self, value: int) -> Relaxation:
-        if value not in self._lines:
-            lines = self._whole.lines(value)
-            above = lines.slope_above[self._members]
-            below = above if lines.parallel else lines.slope_below[self._members]
-            low = None if lines.low is None else lines.low[self._members]
-            self._lines[value] = Relaxation(below, low, above, lines.high[self._members])
-        return self._lines[value]
+        return self._whole.lines(value).select(self._members)
+
+    @computed_once
+    def reference(self, value: int) -> Tensor:
+        return self._whole.reference(value)[self._members]
 
     def height(self, value: int) -> Tensor:
         return self._whole.height(value)[self._members]
 
+    @computed_once
+    def max_deviation(self, value: int) -> Tensor:
+        return self._whole.max_deviation(value)[self._members]
+
+    @computed_once
+    def cost(self, value: int) -> Tensor | None:
+        cost = self._whole.cost(value)
+        return None if cost is None else cost[self._members]
+
+    @computed_once
     def underflow(self, value: int) -> Tensor | float:
         underflow = self._whole.underflow(value)
         return underflow if isinstance(underflow, float) else underflow[self._members]
 
-    def _reference(self, value: int) -> Tensor:
-        return self._whole.reference(value)[self._members]
 
-    def _max_deviation(self, value: int) -> Tensor:
-        return self._whole.max_deviation(value)[self._members]
+class ReducedPath:
+    """The reference path of a network that loses, layer after layer, the neurons that are inactive in all of a region:
+    matrices get smaller.
 
-    def _cost_of_affine(self, value: int) -> Tensor | None:
-        return self._picked_cost(value)
+    Attributes:
+        whole: The network with all its neurons.
+        path: The path without neurons that are inactive in all batch members; values keep their numbers.
+        kept: Of the pre-activations that lost neurons, which ones are left, (count,).
+        all_bounds: By value so far, the bounds of all its neurons.
+    """
 
-    def _cost_of_activation(self, value: int) -> Tensor | None:
-        return self._picked_cost(value)
+    def __init__(
+        self, network: Network, region: Region, relaxer: Relaxer, arithmetic: Arithmetic, *, upper: bool = False
+    ) -> None:
+        """upper: As for a `ReferencePath`."""
+        self.whole, self.kept, self.all_bounds = network, dict[int, Tensor](), Bounds()
+        self.path = ReferencePath(network, region, {}, relaxer, arithmetic, upper=upper)
 
-    def _picked_cost(self, value: int) -> Tensor | None:
-        cost = self._whole.cost(value)
-        return None if cost is None else cost[self._members]
+    def kept_of(self, activation: int) -> Tensor | None:
+        """The neurons of an activation's value that are left, (count,); None: all."""
+        return self.kept.get(self.whole.source(activation))
+
+    def widen(self, activation: int, table: Tensor) -> Tensor:
+        """A table with a column per neuron left of an activation's value, with those of lost ones, which are 0."""
+        kept = self.kept_of(activation)
+        if kept is None:
+            return table
+        return table.new_zeros(*table.shape[:-1], self.whole.sizes[activation]).index_copy_(-1, kept, table)
+
+    def add(self, value: int, interval: Interval, cut: bool = True) -> None:
+        """Takes a value's bounds, and cuts its inactive neurons, if they are many."""
+        path, network, bounds = self.path, self.path.network, self.path.bounds
+        kept = (~(interval.upper <= 0)).any(0).nonzero().flatten()
+        inactive = interval.lower.shape[1] - len(kept)
+        bounds[value] = self.all_bounds[value] = interval
+        work = inactive * sum(network.sizes[layer] for layer in (INPUT, *network.preactivations))
+        if cut and len(kept) and work >= WORTH_A_CUT and can_be_cut(network, value):
+            network = without_neurons(network, value, kept)
+            bounds[value] = interval.pick(kept)
+            self.kept[value] = kept
+            self.path = ReferencePath(network, path.region, bounds, path.relaxer, path.arithmetic, upper=path.upper)

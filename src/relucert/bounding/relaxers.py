@@ -34,6 +34,12 @@ class Relaxation(NamedTuple):
     def parallel(self) -> bool:
         return self.slope_below is self.slope_above
 
+    def select(self, members: Tensor) -> Relaxation:
+        """The relaxation in some batch members."""
+        above = self.slope_above[members]
+        below = above if self.parallel else self.slope_below[members]
+        return Relaxation(below, None if self.low is None else self.low[members], above, self.high[members])
+
     @property
     def middle(self) -> Tensor:
         """Halfway between the offsets of parallel lines."""

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from relucert.bounding.backward import NO_DUALS, Pull
+from relucert.arithmetic.deviation import Deviation
+from relucert.bounding.backward import Pull
 from relucert.bounding.interval import Interval
-from relucert.bounding.layerwise import CHUNK_BYTES, first_chunk, neuron_forms
+from relucert.bounding.layerwise import in_chunks, neuron_forms
 from relucert.bounding.reference import ReferencePath
 from relucert.network import LinearForms, Network
 
@@ -38,67 +39,64 @@ def bound_signs(path: ReferencePath, value: int, prior: Interval, *, numbers: in
 
     numbers: As in the network's `pull_counts`, where they are known.
     """
-    bounds = _Bounds(path, value, prior, numbers or max(path.network.sizes))
     unstable = ~path.network.stable(value, *prior)
     if path.relaxer.parallel:
-        bounds.pull(unstable)
-        return SignedBounds(bounds.interval, torch.stack([bounds.walked] * 2, 1))
+        interval, tight = _pulled(path, value, unstable, prior, numbers)
+        return SignedBounds(interval, torch.stack([tight, tight], 1))
     upwards = prior.lower + prior.upper > 0
-    bounds.pull(torch.cat([unstable & upwards, unstable & ~upwards], 1))
-    unstable = unstable & ~path.network.stable(value, *bounds.interval)
-    bounds.pull(torch.cat([unstable & ~upwards, unstable & upwards], 1))
-    return SignedBounds(bounds.interval, bounds.walked.unflatten(1, (2, -1)))
+    interval, first = _pulled(path, value, torch.cat([unstable & upwards, unstable & ~upwards], 1), prior, numbers)
+    unstable = unstable & ~path.network.stable(value, *interval)
+    wanted = torch.cat([unstable & ~upwards, unstable & upwards], 1)
+    interval, second = _pulled(path, value, wanted, interval, numbers)
+    return SignedBounds(interval, (first | second).unflatten(1, (2, -1)))
 
 
-class _Bounds:
-    """The bounds of a pre-activation while they get better; every batch member takes what it would get alone.
+def _pulled(
+    path: ReferencePath, value: int, wanted: Tensor, interval: Interval, numbers: int | None
+) -> tuple[Interval, Tensor]:
+    """Bounds of a pre-activation, better where they are wanted, and which of these come of forms that were pulled back
+    to the input. Every batch member takes what it would get alone.
+
+    wanted: by positions as in `_SignPull`, (batch, positions), like the result.
+    """
+    tight = torch.zeros_like(wanted)
+
+    def pull(chunk: Tensor) -> int:
+        nonlocal interval
+        signed = _SignPull(path, value, chunk, wanted[:, chunk], interval)
+        interval = signed.bounds()
+        tight[:, chunk] = wanted[:, chunk] & ~signed.stopped
+        return signed.largest
+
+    in_chunks(path, wanted.any(0).nonzero().flatten(), numbers, pull)
+    return interval, tight
+
+
+class _SignPull(Pull):
+    """One back-substitution whose forms stop once their signs are known in every batch member in which they are wanted.
 
     Neurons, by their positions, stand for their lower bounds; where one back-substitution does not give both bounds,
     positions beyond the last neuron stand for upper bounds, those of the negatives.
 
-    Attributes:
-        interval: The bounds so far.
-        walked: Which bounds come of forms that were pulled back to the input, (batch, size), or (batch, 2 * size).
+    positions: (count,); wanted: (batch, count).
     """
-
-    def __init__(self, path: ReferencePath, value: int, prior: Interval, numbers: int) -> None:
-        self.path, self.value, self.interval, self.numbers = path, value, prior, numbers
-        self.walked = prior.lower.new_zeros(
-            len(prior.lower), path.network.sizes[value] * (1 if path.relaxer.parallel else 2), dtype=torch.bool
-        )
-
-    def pull(self, wanted: Tensor) -> None:
-        """Pulls back what is wanted, a mask like `walked`."""
-        positions = wanted.any(0).nonzero().flatten()
-        first, step = 0, first_chunk(self.path, self.numbers)
-        while first < len(positions):
-            chunk = positions[first : first + step]
-            pull = _SignPull(self.path, self.value, chunk, wanted[:, chunk], self.interval)
-            self.interval = pull.bounds()
-            self.walked[:, chunk] |= wanted[:, chunk] & ~pull.stopped
-            first += len(chunk)
-            step = max(1, CHUNK_BYTES * len(chunk) // pull.largest)
-
-
-class _SignPull(Pull):
-    """One back-substitution of neurons, or their negatives, by positions, (count,), as in `_Bounds`, whose forms stop
-    once their signs are known, in every batch member in which they are wanted, (batch, count)."""
 
     def __init__(self, path: ReferencePath, value: int, positions: Tensor, wanted: Tensor, prior: Interval) -> None:
         size = path.network.sizes[value]
         self.neurons, self.negative = positions % size, positions >= size
         signs = None if path.relaxer.parallel else 1 - 2 * self.negative.to(path.arithmetic.dtype)
-        self.start, self.forms, constant, slack = neuron_forms(path, value, self.neurons, signs)
-        super().__init__(path, NO_DUALS, constant, slack)
+        super().__init__(path)
+        self.start = neuron_forms(path, value, self.neurons, signs)
         self.value, self.wanted, self.prior = value, wanted, prior
         self.open = torch.arange(len(positions))  # the forms that are still pulled back
         self.stopped = ~wanted
-        self.form_bounds = Interval(torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf))
-        self.bottlenecks = _bottlenecks(path.network, self.start)
+        anything = torch.full_like(self.start.constant, torch.inf)
+        self.form_bounds = Interval(-anything, anything)
+        self.bottlenecks = _bottlenecks(path.network, self.start.value)
 
     def bounds(self) -> Interval:
         """The prior bounds of all neurons with those of the wanted forms, where these are better."""
-        pulled = self.run(self.forms, self.start)
+        pulled = self.run(self.start)
         upper = torch.full_like(pulled.lower, torch.inf) if pulled.upper is None else pulled.upper
         self._keep(Interval(pulled.lower, upper), ~self.stopped[:, self.open])
         return self._improved(self.form_bounds, torch.arange(len(self.neurons)))
@@ -133,9 +131,7 @@ class _SignPull(Pull):
         moved = self.slack + arithmetic.above(form.absolute_dot(spread), form.terms + 2)
         if arithmetic.rigorous:
             moved = arithmetic.above(moved + arithmetic.gamma(2) * (middle.abs() + self.constant.abs()), 4)
-            moved = torch.where(middle.isfinite(), moved, torch.inf)
-        upper = arithmetic.ceil(middle + moved) if self.two_sided else torch.full_like(middle, torch.inf)
-        return Interval(arithmetic.floor(middle - moved), upper)
+        return Interval.around(middle, Deviation(moved, moved), arithmetic)
 
     def _stable(self, interval: Interval) -> Tensor:
         """A mask of the forms still pulled back whose bounds show their neurons stable, (batch, forms)."""
@@ -146,16 +142,13 @@ class _SignPull(Pull):
         (batch, count) to (batch, size) each."""
         (lower, upper), wanted = self.prior, self.wanted[:, forms]
         neurons, negative = self.neurons[forms], self.negative[forms]
-        interval = Interval(
-            torch.where(wanted, interval.lower, -torch.inf), torch.where(wanted, interval.upper, torch.inf)
-        )
         if self.two_sided:
-            met = Interval(lower[:, neurons], upper[:, neurons]).meet(interval)
-            return Interval(lower.index_copy(1, neurons, met.lower), upper.index_copy(1, neurons, met.upper))
+            return self.prior.replaced(neurons, self.prior.pick(neurons).meet(interval, wanted))
         above, below = neurons[~negative], neurons[negative]
+        least = torch.where(wanted, interval.lower, -torch.inf)
         return Interval(
-            lower.index_copy(1, above, torch.maximum(lower[:, above], interval.lower[:, ~negative])),
-            upper.index_copy(1, below, torch.minimum(upper[:, below], -interval.lower[:, negative])),
+            lower.index_copy(1, above, torch.maximum(lower[:, above], least[:, ~negative])),
+            upper.index_copy(1, below, torch.minimum(upper[:, below], -least[:, negative])),
         )
 
     def _keep(self, interval: Interval, where: Tensor) -> None:

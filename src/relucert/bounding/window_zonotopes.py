@@ -97,7 +97,7 @@ class WindowZonotopes:
         """The multiplications that lead from the present zonotopes to that of a value, and the most coefficients that
         one value on the way has."""
         work = most = 0
-        counts = {known: _counts(self._in_windows(known)) for known in self.values}
+        counts = {known: _Count.by_source(self._in_windows(known)) for known in self.values}
         for current in self._missing(value):
             node = self.network.node(current)
             operands = [counts[source] for source in node.inputs]
@@ -105,7 +105,7 @@ class WindowZonotopes:
                 counts[current] = {}
                 for source in set().union(*operands):
                     before = [operand[source] for operand in operands if source in operand]
-                    images = [_image(node.operation, count, self.network.sizes[current]) for count in before]
+                    images = [count.image(node.operation, self.network.sizes[current]) for count in before]
                     work += sum(products for products, _ in images)
                     counts[current][source] = max((image for _, image in images), key=_Count.coefficients)
             else:
@@ -126,22 +126,17 @@ class _Count(NamedTuple):
     extent: Extent | None
     size: int
 
+    @classmethod
+    def by_source(cls, zonotope: Zonotope) -> dict[int, _Count]:
+        """The symbols of a zonotope."""
+        size, blocks = zonotope.centre.shape[1], zonotope.blocks.items()
+        extents = {source: block.extent if isinstance(block, SymbolWindows) else None for source, block in blocks}
+        return {source: cls(count_symbols(block, size), extents[source], size) for source, block in blocks}
+
     def coefficients(self) -> int:
         return self.symbols * (self.size if self.extent is None else self.extent.numbers)
 
-
-def _counts(zonotope: Zonotope) -> dict[int, _Count]:
-    """The symbols of a zonotope by source."""
-    size = zonotope.centre.shape[1]
-    return {
-        source: _Count(
-            count_symbols(block, size), block.extent if isinstance(block, SymbolWindows) else None, size
-        )
-        for source, block in zonotope.blocks.items()
-    }  # fmt: skip
-
-
-def _image(operation: Affine, count: _Count, size: int) -> tuple[int, _Count]:
-    """The multiplications that symbols take through an operation, and what they have on its value, of this size."""
-    work, extent = (operation.work, None) if count.extent is None else operation.count_image(count.extent)
-    return count.symbols * work, _Count(count.symbols, extent, size)
+    def image(self, operation: Affine, size: int) -> tuple[int, _Count]:
+        """The multiplications that symbols take through an operation, and what they have on its value, of this size."""
+        work, extent = (operation.work, None) if self.extent is None else operation.count_image(self.extent)
+        return self.symbols * work, _Count(self.symbols, extent, size)

@@ -17,12 +17,12 @@ from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
 from relucert.arithmetic.symbol_windows import SymbolWindows
-from relucert.bounding.interval import Bounds, Interval
-from relucert.bounding.noise import InputSize, noise, rounds, size_within
+from relucert.bounding.interval import Bounds, Interval, size_within
+from relucert.bounding.noise import InputSize, noise, rounds
 from relucert.bounding.relaxers import Relaxation
 from relucert.common.deadline import check_time
 from relucert.common.slicing import absolute_sum
-from relucert.network import INPUT, Add, Affine, Network, Rows, Units
+from relucert.network import INPUT, Add, FlatAffine, Network, Rows, Units
 
 NARROW = 0.01  # share of a neuron's deviation up to which the half-width of its relaxation needs no symbol
 Block = Tensor | Units | SymbolWindows
@@ -50,14 +50,8 @@ class Zonotope:
 
     def interval(self, arithmetic: Arithmetic) -> Interval:
         """Concretises: the bounds of every coordinate over all values of the symbols."""
-
-        def total(deviation: Tensor) -> Tensor:
-            whole = arithmetic.above(deviation + self.error, 1)
-            # A centre that overflowed says nothing.
-            return torch.where(self.centre.isfinite(), whole, torch.inf) if arithmetic.rigorous else whole
-
-        below, above = self.deviation.map(total)
-        return Interval(arithmetic.floor(self.centre - below), arithmetic.ceil(self.centre + above))
+        moved = self.deviation.map(lambda gains: arithmetic.above(gains + self.error, 1))
+        return Interval.around(self.centre, moved, arithmetic)
 
     @property
     def symbols(self) -> int:
@@ -95,11 +89,6 @@ class ZonotopeSteps:
     arithmetic: Arithmetic
     errors_carried: bool
 
-    @property
-    def _underflow(self) -> Tensor:
-        """What coefficients that underflow in one step may add to a value: (batch, 1)."""
-        return TINY * self.region.widest
-
     def input(self) -> Zonotope:
         """The region as a zonotope."""
         centre, units = self.region.reference, Units(None, None)
@@ -110,60 +99,54 @@ class ZonotopeSteps:
 
         bounds: of the pre-activations before, for what evaluations in floating point add.
         """
-        network, node, operation = self.network, self.network.node(value), self.network.affine(value)
-        added = None
-        if rounds(network, value):
-            sizes = [
-                _size(network, self.region, bounds, source, values[source], self.arithmetic) for source in node.inputs
-            ]
-            added = noise(network, value, sizes, self.arithmetic)
-        operands, shapes = (
-            [values[source] for source in node.inputs],
-            [network.shapes[source] for source in node.inputs],
-        )
-        step = _AffineStep(operation, operands, shapes, self.region, self.arithmetic, added, self.errors_carried)
-        moved = step.run(keep)
-        return replace(moved, error=moved.error + self._underflow) if self.arithmetic.rigorous else moved
+        sources, added = self.network.node(value).inputs, None
+        if rounds(self.network, value):
+            sizes = [self._size(source, values[source], bounds) for source in sources]
+            added = noise(self.network, value, sizes, self.arithmetic)
+        step = _AffineStep(self, FlatAffine.of(self.network, value), [values[source] for source in sources], added)
+        return self._with_underflow(step.run(keep))
 
     def activation(self, value: int, operand: Zonotope, relaxation: Relaxation, room: int | None = None) -> Zonotope:
         """The value of an activation; room: as in `_relaxed`."""
         if self.network.inference.rounds:
             operand, relaxation = _absorbed(operand, relaxation, self.arithmetic)
-        relaxed = _relaxed(value, operand, relaxation, self.arithmetic, room)
-        return replace(relaxed, error=relaxed.error + self._underflow) if self.arithmetic.rigorous else relaxed
+        return self._with_underflow(_relaxed(value, operand, relaxation, self.arithmetic, room))
 
+    def _with_underflow(self, zonotope: Zonotope) -> Zonotope:
+        """Adds to the errors what coefficients that underflow in one step may add to a value."""
+        if not self.arithmetic.rigorous:
+            return zonotope
+        return replace(zonotope, error=zonotope.error + TINY * self.region.widest)
 
-def _size(
-    network: Network, region: Region, bounds: Bounds, value: int, zonotope: Zonotope, arithmetic: Arithmetic
-) -> Tensor | InputSize:
-    """How large a value may be in absolute value, up to two roundings: (batch, size)."""
-    if value == INPUT:
-        return InputSize.within(region, arithmetic)
-    size = size_within(network, bounds, value, arithmetic)
-    if size is not None:
-        return size
-    return zonotope.centre.abs().add_(zonotope.deviation.largest).add_(zonotope.error)
+    def _size(self, value: int, zonotope: Zonotope, bounds: Bounds) -> Tensor | InputSize:
+        """How large a value may be in absolute value, up to two roundings: (batch, size)."""
+        if value == INPUT:
+            return InputSize.within(self.region, self.arithmetic)
+        size = size_within(self.network, bounds, value, self.arithmetic)
+        if size is not None:
+            return size
+        return zonotope.centre.abs().add_(zonotope.deviation.largest).add_(zonotope.error)
 
 
 @dataclass(frozen=True, eq=False)
 class _AffineStep:
-    """One affine operation on zonotopes of the given shapes.
+    """One affine operation on zonotopes.
 
     noise: what its evaluation in floating point adds, if anything.
-    errors_carried: whether errors are more than those of this proof, so that they are worth a product of their own.
     """
 
-    operation: Affine
+    steps: ZonotopeSteps
+    affine: FlatAffine
     operands: list[Zonotope]
-    shapes: list[tuple[int, ...]]
-    region: Region
-    arithmetic: Arithmetic
     noise: Tensor | None
-    errors_carried: bool
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return self.steps.arithmetic
 
     def run(self, keep: bool) -> Zonotope:
         """The image of the operands; with keep=False without its coefficients, which then never exist all at once."""
-        centre = self.operation.apply(*self._shaped([operand.centre for operand in self.operands])).flatten(1)
+        centre = self.affine.apply(*(operand.centre for operand in self.operands))
         still = torch.zeros_like(centre)
         deviation, count, blocks = Deviation(still, still), 0, {}
         for source, block, moved in self._blocks(keep):
@@ -173,9 +156,6 @@ class _AffineStep:
                 blocks[source] = block
         deviation = deviation.map(lambda gains: self.arithmetic.above(gains, count))
         return Zonotope(centre, deviation, self._error(), blocks, None)
-
-    def _shaped(self, tensors: list[Tensor]) -> list[Tensor]:
-        return [tensor.unflatten(-1, shape) for tensor, shape in zip(tensors, self.shapes, strict=True)]
 
     def _blocks(self, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
         """For each source its symbols' coefficients and how far they move each coordinate, (batch or 1, size)."""
@@ -194,18 +174,18 @@ class _AffineStep:
             for operand in self.operands
         ]
         shape = np.broadcast_shapes(*(tuple(rows.shape) for rows in blocks))
-        return self.operation.linear(*self._shaped([rows.expand(shape) for rows in blocks])).flatten(2)
+        return self.affine.linear(*(rows.expand(shape) for rows in blocks))
 
     def _sum_of_windows(self, source: int) -> SymbolWindows | None:
         """The symbols of one source where the operation adds two values, if all of them stay in windows."""
         blocks = [operand.blocks[source] for operand in self.operands if source in operand.blocks]
         windows = [block for block in blocks if isinstance(block, SymbolWindows)]
-        if not isinstance(self.operation, Add) or len(windows) < len(blocks):
+        if not isinstance(self.affine.operation, Add) or len(windows) < len(blocks):
             return None
         return windows[0].plus(windows[1]) if len(windows) == 2 else windows[0]
 
     def _blocks_of_one(self, operand: Zonotope, keep: bool) -> Iterator[tuple[int, Block, Deviation]]:
-        operation, shape, dtype = self.operation, self.shapes[0], operand.centre.dtype
+        operation, shape, dtype = self.affine.operation, self.affine.shapes[0], operand.centre.dtype
         compact = None if operand.support is None else operation.restrict(operand.support)
         for source, block in operand.blocks.items():
             if isinstance(block, Tensor):
@@ -230,8 +210,8 @@ class _AffineStep:
         if source == INPUT:
             return self._input_deviation(block)
         if isinstance(block, Units):
-            size, dtype = self.operands[0].centre.shape[1], self.operands[0].centre.dtype
-            radius = block.absolute_diagonal(size, dtype)
+            centre = self.operands[0].centre
+            radius = block.absolute_diagonal(centre.shape[1], centre.dtype)
         elif isinstance(block, SymbolWindows):
             radius = self.arithmetic.above(block.absolute_totals(), block.count)
         else:
@@ -239,12 +219,12 @@ class _AffineStep:
         return Deviation(radius, radius)
 
     def _input_deviation(self, block: Block) -> Deviation:
+        region = self.steps.region
         if isinstance(block, Tensor):
-            shape = (block.shape[1],)
-            return self.region.deviation(Rows(block.mT, shape), self.arithmetic)
+            return region.deviation(Rows(block.mT, (block.shape[1],)), self.arithmetic)
         if isinstance(block, SymbolWindows):
-            return Deviation.join([self.region.deviation(forms, self.arithmetic) for forms in block.neurons()], 1)
-        spans = self.region.spans(self.arithmetic)
+            return Deviation.join([region.deviation(forms, self.arithmetic) for forms in block.neurons()], 1)
+        spans = region.spans(self.arithmetic)
         if block.scale is None:
             return spans
         factor = block.scale
@@ -255,24 +235,23 @@ class _AffineStep:
     def _error(self) -> Tensor:
         """What rounding adds: the operands' own errors, and gamma times all absolute values that were summed."""
         if not self.arithmetic.rigorous:
-            if not self.errors_carried:
+            if not self.steps.errors_carried:
                 return self.operands[0].error
-            wide = [operand.error.expand_as(operand.centre) for operand in self.operands]
-            moved = self.operation.absolute.linear(*self._shaped(wide)).flatten(1)
+            moved = self.affine.absolute(*(operand.error.expand_as(operand.centre) for operand in self.operands))
             return moved if self.noise is None else moved + self.noise
-        gamma = self.arithmetic.gamma(self.operation.terms + 2)
+        terms = self.affine.operation.terms
+        gamma = self.arithmetic.gamma(terms + 2)
         sources = [
             operand.error + gamma * (operand.centre.abs() + operand.deviation.absolute + operand.error)
             for operand in self.operands
         ]
-        carried = self.errors_carried and any(operand.error.ndim for operand in self.operands)  # the input has no error
-        spread = self.operation.absolute.linear if carried else self.operation.magnitude
-        error = spread(*self._shaped(sources)).flatten(1)
-        if self.operation.constant is not None:
-            error = error + gamma * self.operation.constant.abs().expand(self.operation.shape(*self.shapes)).flatten()
+        # The input has no error.
+        carried = self.steps.errors_carried and any(operand.error.ndim for operand in self.operands)
+        error = (self.affine.absolute if carried else self.affine.magnitude)(*sources)
+        error = self.affine.plus_constant(error, gamma)
         if self.noise is not None:
             error = error + self.noise
-        return self.arithmetic.above(error, 2 * self.operation.terms + 13)
+        return self.arithmetic.above(error, 2 * terms + 13)
 
 
 def _absorbed(operand: Zonotope, relaxation: Relaxation, arithmetic: Arithmetic) -> tuple[Zonotope, Relaxation]:

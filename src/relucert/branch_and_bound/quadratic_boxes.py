@@ -9,7 +9,8 @@ from torch import Tensor
 
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.fused import Fused
-from relucert.bounding.quadratic_zonotopes import QuadraticBounds, RowBounds, half_widths
+from relucert.bounding.interval import Interval
+from relucert.bounding.quadratic_zonotopes import QuadraticBounds, RowBounds
 from relucert.branch_and_bound.boxes import WIDTH_WEIGHT, Boxes, BoxVisitor, normalised
 
 
@@ -66,7 +67,7 @@ class QuadraticVisitor(BoxVisitor):
         reach = torch.where(shared[..., None] & (sizes > 0), reach, torch.inf).nan_to_num(torch.inf, torch.inf)
         rising = torch.where(bounds.slopes > 0, reach, torch.inf).amin(1)
         falling = torch.where(bounds.slopes < 0, reach, torch.inf).amin(1)
-        half = half_widths(boxes.low, boxes.high)
+        half = Interval(boxes.low, boxes.high).half_width
         high = torch.fmin(boxes.high, RIGOROUS.ceil(boxes.low + RIGOROUS.above(half * rising, 1)))
         low = torch.fmax(boxes.low, RIGOROUS.floor(boxes.high - RIGOROUS.above(half * falling, 1)))
         return boxes._replace(low=low, high=high)

@@ -22,7 +22,7 @@ from relucert.bounding.interval import Bounds, Interval
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
 from relucert.branch_and_bound.products import MOST_DENSE, PreparedStage
-from relucert.network import INPUT, Network, Relu, pull_back, transposed
+from relucert.network import INPUT, FlatAffine, Network, Relu, pull_back, transposed
 from relucert.network.cut import can_be_cut, without_neurons
 
 if TYPE_CHECKING:
@@ -272,9 +272,8 @@ class _Walk:
         self.constant = torch.zeros(count, dtype=torch.float64) if offsets is None else offsets
 
     def affine(self, value: int, form: Tensor) -> Sequence[Tensor]:
-        operation = self.network.affine(value)
-        if operation.constant is not None:
-            constant = operation.constant.expand(self.network.shapes[value]).flatten()
+        constant = FlatAffine.of(self.network, value).constant
+        if constant is not None:
             self.constant = self.constant + form[0] @ constant
         return transposed(self.network, value, form)
 

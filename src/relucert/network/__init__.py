@@ -8,6 +8,7 @@ from relucert.network.algebraic import Log, Power, Reciprocal, Sqrt
 from relucert.network.batch_scale import BatchScale
 from relucert.network.convolution import Convolution
 from relucert.network.exponentials import Elu, Exp, Softplus
+from relucert.network.flat_affine import FlatAffine
 from relucert.network.gated import Gelu, GeluTanh, HardSwish, Mish, Silu
 from relucert.network.graph import Network, Node
 from relucert.network.index_map import IndexMap
@@ -26,8 +27,8 @@ from relucert.network.waves import Cos, Sin
 
 __all__ = [
     "INFERENCES", "INPUT", "REAL", "Activation", "Add", "Affine", "BatchScale", "Convolution", "Cos", "Elu", "Erf",
-    "Exp", "Gelu", "GeluTanh", "HardSwish", "IndexMap", "Inference", "Layer", "Linear", "LinearForms", "Log", "Mish",
-    "Network", "Node", "Operation", "Power", "Reciprocal", "Relu", "Reshape", "Rows", "Scale", "Shape", "Shift",
-    "Sigmoid", "Silu", "Sin", "SmoothActivation", "Softplus", "Softsign", "Sqrt", "Tanh", "Units", "Windows", "find",
-    "find_inference", "pull_back", "transposed", "unit_forms",
+    "Exp", "FlatAffine", "Gelu", "GeluTanh", "HardSwish", "IndexMap", "Inference", "Layer", "Linear", "LinearForms",
+    "Log", "Mish", "Network", "Node", "Operation", "Power", "Reciprocal", "Relu", "Reshape", "Rows", "Scale", "Shape",
+    "Shift", "Sigmoid", "Silu", "Sin", "SmoothActivation", "Softplus", "Softsign", "Sqrt", "Tanh", "Units", "Windows",
+    "find", "find_inference", "pull_back", "transposed", "unit_forms",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, FLOAT, Arithmetic
-from relucert.bounding.interval import Bounds, Interval, TracedBounds, select_traced
+from relucert.bounding.interval import Bounds, Interval, TracedBounds, select
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import FAST_LIN
@@ -70,7 +70,7 @@ class Evaluation(NamedTuple):
     def select(self, members: Tensor) -> Evaluation:
         return Evaluation(
             self.margins[members],
-            select_traced(self.hidden, members),
+            select(self.hidden, members),
             self.corrections[members],
             None if self.constants is None else self.constants[members],
         )

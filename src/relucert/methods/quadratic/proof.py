@@ -22,7 +22,7 @@ from relucert.common.deadline import check_time
 from relucert.methods.passes import Passes
 from relucert.methods.quadratic.dual import DualPoint, Pulled, Term, Weights, squares_bound, term
 from relucert.methods.quadratic.linearised_network import LinearisedNetwork, Neurons
-from relucert.network import INPUT, Activation, Rows
+from relucert.network import INPUT, Activation, FlatAffine, Rows
 
 NOTHING = -torch.inf
 
@@ -46,23 +46,15 @@ class RigorousLinearisation:
     def of(cls, linearised: LinearisedNetwork, bounds: Bounds) -> RigorousLinearisation:
         network = linearised.network
         residuals = {}
-        sizes: dict[int, Centred] = {
-            INPUT: Centred(linearised.region.reference, linearised.region.spans(RIGOROUS).largest)
-        }
+        sizes: dict[int, Centred] = {INPUT: Centred.of_input(linearised.region, RIGOROUS)}
         for value, node in network.steps():
             check_time()
             if isinstance(node.operation, Activation):
                 sizes[value] = Centred.activated(node.operation, bounds[node.inputs[0]], RIGOROUS)
                 continue
-            operands = [linearised.values[source] for source in node.inputs]
-            shaped = [
-                operand.abs().unflatten(1, network.shapes[source])
-                for operand, source in zip(operands, node.inputs, strict=True)
-            ]
-            gamma = RIGOROUS.gamma(node.operation.terms + 3)
-            size = node.operation.absolute.linear(*shaped).flatten(1)
-            if node.operation.constant is not None:
-                size = size + node.operation.constant.abs().expand(network.shapes[value]).flatten()
+            affine, gamma = FlatAffine.of(network, value), RIGOROUS.gamma(node.operation.terms + 3)
+            size = affine.absolute(*(linearised.values[source].abs() for source in node.inputs))
+            size = affine.plus_constant(size, 1.0)
             residual = RIGOROUS.above(gamma * size, node.operation.terms + 4)
             if network.inference.rounds:
                 sizes[value] = affine_image(network, value, [sizes[source] for source in node.inputs], RIGOROUS)
