@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 import relucert
 from relucert import Network, Property, Region
-from relucert.arithmetic.rigor import RIGOROUS
-from relucert.bounding.hidden import hidden_bounds
+from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
+from relucert.bounding.hidden import cheap_bounds, hidden_bounds
 from relucert.bounding.relaxers import CROWN
-from relucert.branch_and_bound.interval_ascent import IntervalAscent
+from relucert.branch_and_bound import interval_tree
+from relucert.branch_and_bound.interval_ascent import IntervalAscent, one_sided
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NeuronLayout, NodeBounds
 from relucert.branch_and_bound.interval_tree import IntervalProver
-from relucert.network import Power, Silu, Sin, Sqrt
+from relucert.network import Linear, Node, Power, Reciprocal, Silu, Sin, Sqrt
 from relucert.query.problem import Problem
 
 ACTIVATIONS: dict[str, nn.Module] = {
@@ -112,6 +113,54 @@ def test_an_ascent_is_no_lower_in_the_parts_of_a_node() -> None:
     assert bool((ascent.run(parts, 5, time.monotonic() + 60)[0] >= lower.repeat(2) - 1e-5).all())
 
 
+@pytest.mark.parametrize("names", [("tanh", "GELU"), ("ReLU", "Softplus")])
+def test_a_multiplier_at_zero_moves_only_where_it_raises_the_bound(names: tuple[str, str]) -> None:
+    """Compared with bounds at small multipliers of either sign, neuron by neuron."""
+    problem = _problem(_network(ACTIVATIONS[names[0]], ACTIVATIONS[names[1]]), 0.6)
+    network, region, (rows, offsets) = problem.exact, problem.region, (problem.prop.rows[0], problem.prop.offsets[0])
+    bounds = NodeBounds(network, region, rows, offsets, DOUBLE)
+    roots = IntervalAscent(network, region, rows, offsets).roots(hidden_bounds(network, region, CROWN, RIGOROUS))
+    nodes = _random_splits(roots, 12)
+    path = bounds.path(nodes)
+    shares, multipliers = bounds.shares(path, nodes.slopes), torch.zeros_like(nodes.multipliers).double()
+
+    def lower(tables: Tensor) -> Tensor:
+        return bounds.bound(path, nodes.rows, shares, tables).lower[:, 0]
+
+    leaf = multipliers.clone().requires_grad_()
+    (raw,) = torch.autograd.grad(lower(leaf).sum(), leaf)
+    gradient = one_sided(nodes, multipliers, raw)
+    assert bool((gradient != 0).any())
+    assert bool((gradient == 0).any())
+    step, start = 1e-7, lower(multipliers)
+    for column in range(multipliers.shape[1]):
+        moved = torch.zeros_like(multipliers)
+        moved[:, column] = step
+        up, down = ((lower(sign * moved) - start) / step for sign in (1, -1))
+        expected = up.clamp(min=0) - down.clamp(min=0)
+        torch.testing.assert_close(gradient[:, column], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_ascents_gain_behind_steep_and_flat_activations() -> None:
+    """Multipliers count in units of coefficients before activations: behind a reciprocal these are a thousandth of
+    those after it."""
+    torch.manual_seed(5)
+    first, second, last = (nn.Linear(*sizes).double() for sizes in ((3, 6), (6, 6), (6, 1)))
+    module = nn.Sequential(first, nn.ReLU(), second, nn.Tanh(), last)
+    network = relucert.load(module)
+    nodes = [replace(node, operation=Reciprocal()) if node.operation.name == "tanh" else node for node in network.nodes]
+    before = next(value for value, node in network.steps() if node.operation.name == "tanh") - 1
+    far = Linear(second.weight.detach(), second.bias.detach() + 40)
+    nodes[before - 1] = Node(far, nodes[before - 1].inputs)
+    curved = Network(network.input_shape, tuple(nodes))
+    region = Region.around(torch.zeros(1, 3, dtype=torch.float64), 2.0, "inf")
+    rows, offsets = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    ascent = IntervalAscent(curved, region, rows, offsets)
+    roots = ascent.roots(hidden_bounds(curved, region, CROWN, RIGOROUS))
+    start, end = (ascent.run(roots, steps, time.monotonic() + 60)[0] for steps in (0, 30))
+    assert float(end) > float(start)
+
+
 def _grid(radius: float, norm: str) -> Tensor:
     axis = torch.linspace(-radius, radius, 161, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
@@ -186,6 +235,15 @@ def test_nodes_whose_bounds_are_no_numbers_are_not_proven() -> None:
     prop = Property(torch.ones(1, 1, 1, dtype=torch.float64), torch.full((1, 1), 1e3, dtype=torch.float64))
     with torch.no_grad():
         assert not IntervalProver(Problem(undefined, region, prop), lambda _: False, time.monotonic() + 2).run()[0]
+
+
+def test_bounds_that_are_known_are_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = _problem(_network(nn.Tanh(), nn.GELU(), inputs=2), 0.1)
+    known = cheap_bounds(problem.exact, problem.region, RIGOROUS)
+    monkeypatch.setattr(interval_tree, "cheap_bounds", None)
+    with torch.no_grad():
+        prover = IntervalProver(problem, lambda _: False, time.monotonic() + 60, hidden=known)
+        assert prover.run() == (True, None)
 
 
 def test_time_ends_a_search() -> None:

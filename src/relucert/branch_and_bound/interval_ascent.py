@@ -99,7 +99,7 @@ class IntervalAscent:
             unit = self._units(pulled, self.bounds.slopes(path, best[0])) if unit is None else unit
             gradients = [table.nan_to_num(0) for table in torch.autograd.grad(total, variables)]
             with torch.no_grad():
-                gradients[1] = _at_kinks(nodes, variables[1], gradients[1])
+                gradients[1] = one_sided(nodes, variables[1], gradients[1])
                 ways, length = adam.directions(gradients), DECAY**step
                 variables[0].add_(ways[0] * rates, alpha=length).clamp_(0, 1)
                 before = variables[1].clone()
@@ -240,7 +240,7 @@ def _stalls(means: list[float]) -> bool:
     return len(means) > 2 * LAST and means[-1] - means[-1 - LAST] <= LEAST_GAIN * (means[-1] - means[0])
 
 
-def _at_kinks(nodes: IntervalNodes, multipliers: Tensor, gradient: Tensor) -> Tensor:
+def one_sided(nodes: IntervalNodes, multipliers: Tensor, gradient: Tensor) -> Tensor:
     """The gradient in multipliers of `z <= u` (positive) and `z >= l` (negative), with a way up where they are 0.
 
     There the bound has a kink: as the multiplier grows it rises by z - u, and as it falls by l - z, where z is the
