@@ -229,11 +229,9 @@ class SearchBatch(SearchState):
             self.root = torch.where(told, curve.root(), self.root)
 
     def _predicted(self) -> PredictedMargin:
-        """The prediction from the last evaluation. That by a surrogate is made to meet it: hidden bounds that a model
-        can't express would else count as a fall of the margin."""
+        """The prediction from the last evaluation, made to meet it: what a model can't express, such as loose bounds of
+        stable neurons and rounding, would else count as a fall of the margin."""
         predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
-        if not self._by_surrogate:
-            return predicted
         return predicted.meeting(MarginCurve(self.radii[:, None], self.margin[:, None]))
 
     @property
