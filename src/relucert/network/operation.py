@@ -20,6 +20,8 @@ from relucert.common.slicing import CHUNK_BYTES
 from relucert.errors import NetworkError
 from relucert.network.inference import Inference
 
+MOST_SHOWN = 8  # numbers of a setting, in the text of an operation
+
 _Owner = TypeVar("_Owner")
 _Result = TypeVar("_Result")
 
@@ -100,7 +102,7 @@ class Operation(ABC):
 
     def __repr__(self) -> str:
         stored = [f"{name} {tuple(tensor.shape)}" for name, tensor in self.tensors().items()]
-        stored += [f"{name} {setting!r}" for name, setting in self.settings().items()]
+        stored += [f"{name} {_briefly(setting)}" for name, setting in self.settings().items()]
         return f"{type(self).__name__}({', '.join(stored)})"
 
     @abstractmethod
@@ -277,6 +279,11 @@ class Elementwise(Affine):
 
     def count_image(self, extent: Extent) -> tuple[int, Extent]:
         return 0, extent
+
+
+def _briefly(setting: Any) -> str:
+    """A setting in a few words, as index maps have thousands of numbers."""
+    return f"({len(setting):,} numbers)" if isinstance(setting, tuple) and len(setting) > MOST_SHOWN else repr(setting)
 
 
 def _fields(operation: Operation) -> dict[str, Any]:
