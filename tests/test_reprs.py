@@ -11,6 +11,7 @@ import relucert
 from relucert import Region, data
 from relucert.arithmetic.region import RegionShape
 from relucert.attacks.witness import AdversarialPoint
+from relucert.network import IndexMap
 from tests.nets import NETWORKS
 
 IMAGES = data.bundled().first(2)
@@ -87,3 +88,9 @@ def test_every_operation_is_one_line(name: str) -> None:
     for node in NETWORKS[name]().nodes:
         assert "\n" not in repr(node)
         assert "tensor" not in repr(node)
+
+
+def test_operations_tell_how_many_numbers_they_have() -> None:
+    moved = IndexMap.of(torch.arange(600).flip(0), (600,))
+    assert repr(moved) == "IndexMap(indices (600 numbers), before (600,), after (600,))"
+    assert repr(IndexMap.of(torch.tensor([1, 0]), (2,))) == "IndexMap(indices (1, 0), before (2,), after (2,))"
