@@ -203,25 +203,26 @@ class Certifier(_ProofWritingCertifier):
         searched = [question for question in inquiry.questions if question.refusal is None]
         ends, failure = self._search(inquiry, searched)
         seconds = (time.perf_counter() - started) / max(1, len(searched))
+        props = inquiry.property(searched).members() if searched else iter(())
         answers = []
         for question in inquiry.questions:
             if question.refusal is not None:
                 answers.append(self._refused(question))
                 continue
-            end, reason = ends.get(question), failure
+            end, reason, prop = ends.get(question), failure, next(props)
             if end is not None:
-                problem = inquiry.problem(self.network, self.options.shape, [question])
-                reason = self.searcher.method.remark(problem.centre, problem.prop)
-                if (unwritten := self._unwritten(inquiry, question, problem, end)) is not None:
+                reason = self.searcher.method.remark(inquiry.images[question.image], prop)
+                if (unwritten := self._unwritten(inquiry, question, end)) is not None:
                     end, reason = None, unwritten
             answers.append(self._certificate(question, end, reason, seconds, failed=end is None))
         self.keeper.forget(self.searcher.method)
         return answers
 
-    def _unwritten(self, inquiry: Inquiry, question: Question, problem: Problem, end: SearchEnd) -> str | None:
+    def _unwritten(self, inquiry: Inquiry, question: Question, end: SearchEnd) -> str | None:
         """Writes the proof of a radius, if there is a writer; returns the reason where that fails, otherwise None."""
         if self.writer is None or end.radius is None:
             return None
+        problem = inquiry.problem(self.network, self.options.shape, [question])
         try:
             self.writer.write(inquiry, question, self.keeper.evidence(self.searcher.method, problem, end))
         except FAULTS as error:

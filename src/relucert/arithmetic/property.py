@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -125,6 +126,10 @@ class Property:
     def select(self, members: Tensor) -> Property:
         """The properties of some batch members."""
         return Property(self.rows[members], self.offsets[members])
+
+    def members(self) -> Iterator[Property]:
+        """Each batch member on its own, as a batch of one."""
+        return map(Property, self.rows.split(1), self.offsets.split(1))
 
     def repeat(self, times: int) -> Property:
         """The whole batch several times over."""

@@ -178,6 +178,13 @@ class Region:
         scale = self.scale[members] if self.scale is not None and self.scale.ndim == 2 else self.scale
         return replace(self, radius=self.radius[members], which=which, scale=scale)
 
+    def as_multiples(self) -> tuple[Region, Tensor]:
+        """A region whose spans, times factors (batch or 1, 1), are those of these regions, as computed: where they
+        differ by their centres and radii alone, one of radius 1."""
+        if self.box is not None or (self.scale is not None and self.scale.ndim == 2):
+            return self, self.radius.new_ones(1, 1)
+        return Region(self.points[:1], self.radius.new_ones(1), self.norm, None, None, self.scale), self.radius[:, None]
+
     def resized(self, radius: Tensor) -> Region:
         """The same regions with other radii, (batch,)."""
         return replace(self, radius=radius)
@@ -202,7 +209,7 @@ class Region:
     @property
     def moving(self) -> int:
         """How many coordinates neither the box nor the scale fixes."""
-        moving = self.centre.shape[-1] if self.box is None else int(self.box.moving.sum())
+        moving = self.points.shape[1] if self.box is None else int(self.box.moving.sum())
         return moving if self.scale is None else min(moving, int((self.scale > 0).sum()))
 
     @cached_property
@@ -248,7 +255,7 @@ class Region:
         rounding included. (batch, size)"""
         if self._is_box:
             return self.spans(arithmetic).largest
-        radius = self.radius[:, None].expand_as(self.centre)
+        radius = self.radius[:, None].expand(-1, self.points.shape[1])
         return radius if self.scale is None else arithmetic.above(radius * self.scale, 1)
 
     @property

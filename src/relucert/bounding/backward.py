@@ -173,7 +173,7 @@ class Pull:
         if not self.path.charged_later(value):
             self._pay(form, self.path.cost(value))
         rows = form.rows()
-        step = max(1, SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
+        step = max(1, 2 * SLICE_BYTES // (rows.shape[1] * self.network.sizes[INPUT] * rows.element_size()))
         pulled = (transposed(self.network, value, some)[0] for some in rows.split(step))
         if len(rows) < len(self.region.radius):
             return self._at_input(Rows(next(pulled), self.network.input_shape))

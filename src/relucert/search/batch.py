@@ -70,10 +70,10 @@ class SearchBatch(SearchState):
     def _predict_first_root(self, guess: Tensor) -> None:
         """Predicts the root from the relative widths that other searches taught; guess: where it may be, (batch,)."""
         predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
-        curve = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
-        root = curve.root()
-        usable = root.isfinite() & (root > 1 / LIMIT) & (root <= BARELY * self.first_order)
-        self.root, self.slope, self.radii = torch.where(usable, root, guess), curve.slope(), guess
+        root, slope = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
+        likely = root <= (torch.inf if self.exact_prediction else BARELY * self.first_order)
+        usable = root.isfinite() & (root > 1 / LIMIT) & likely
+        self.root, self.slope, self.radii = torch.where(usable, root, guess), slope, guess
         self._choose(self._relative_error())
 
     def resume(self, ends: Iterable[SearchEnd]) -> None:
@@ -212,8 +212,7 @@ class SearchBatch(SearchState):
         step = (last.margins / self.slope[:, None]).abs()
         step = torch.maximum(step, 2 * self.evaluator.tolerance * last.radii)  # nearer, rounding is all there is to see
         step = torch.where(last.margins > 0, step, -step)
-        curve = self._predicted().near_root(last, step)
-        self.root, self.slope = curve.root(), curve.slope()
+        self.root, self.slope = self._predicted().near_root(last, step)
         if self.rounds >= (SURROGATE_ROUNDS if self._by_surrogate else DISAPPOINTED):
             self._take_secant()
 
@@ -225,8 +224,8 @@ class SearchBatch(SearchState):
         self.root = ABOVE_ROOT * rough
         told = rough < (1 + NEARBY) * model.radii
         if bool(told.any()):
-            curve = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
-            self.root = torch.where(told, curve.root(), self.root)
+            root, _ = self._predicted().around(rough[:, None], self.evaluator.tolerance / 3)
+            self.root = torch.where(told, root, self.root)
 
     def _predicted(self) -> PredictedMargin:
         """The prediction from the last evaluation, made to meet it: what a model can't express, such as loose bounds of

@@ -105,6 +105,7 @@ class Brackets:
     def __init__(self, path: ReferencePath) -> None:
         self.path, self.network = path, path.network
         self._spreads: dict[int, _Spread] = {}
+        self._region, self._radii = path.region.as_multiples()
 
     def of(self, value: int) -> tuple[Tensor, Tensor]:
         """How far the inner and the outer enclosure of a value reach below and above its reference, (batch, 2, size)
@@ -123,9 +124,9 @@ class Brackets:
 
     def _computed(self, value: int) -> _Spread:
         path = self.path
-        if value == INPUT:
-            spans = path.region.spans(path.arithmetic).largest
-            return _Spread(None, None, torch.cat([torch.zeros_like(spans), spans]))
+        if not self.network.activation_depths[value]:
+            reach = self._radii * self._reach(value)
+            return _Spread(None, None, torch.cat([torch.zeros_like(reach), reach]))
         node = self.network.node(value)
         if isinstance(node.operation, Affine):
             before = [self._spread(source) for source in node.inputs]
@@ -137,6 +138,15 @@ class Brackets:
         half = lines.half_width if lines.parallel else path.height(value) / 2
         middle, reach = path.interval_about_reference(value)
         return _Spread(None if lines.parallel else half, middle, torch.cat([half, reach]))
+
+    def _reach(self, value: int) -> Tensor:
+        """How far a value that no activation precedes may lie from its reference, over `_radii`: (batch or 1, size)."""
+        if value == INPUT:
+            return self._region.spans(self.path.arithmetic).largest
+        node = self.network.node(value)
+        assert isinstance(node.operation, Affine)
+        before = [self._reach(source).unflatten(-1, self.network.shapes[source]) for source in node.inputs]
+        return node.operation.absolute.linear(*before).flatten(1)
 
     def _moved(self, value: int, operands: list[Tensor | None], operation: Affine) -> Tensor | None:
         """The image of operands of a value, (batch, size) or None for 0 each; None where all are."""

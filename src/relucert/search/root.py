@@ -6,6 +6,7 @@ Nothing here is a bound. A prediction chooses where to look next, and a wrong on
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -24,59 +25,88 @@ NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
 FARTHER = (4.0, 8.0, 16.0, 64.0)  # times the last radius, to look at where the margin is positive up to there
-INITIAL_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root: where to look first
+INITIAL_FACTORS = (0.7, 1.0, 1.45)  # of a guess of the root: where to look first
+AROUND_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root that is hardly right
 CLOSE_FACTORS = (0.996, 1.004)  # of a guess of the root that is nearly right
 # Of a guess of the root that the first look did not bracket:
 FAR_FACTORS = (0.01, 0.1, 0.5, 1.5, 3.0, 8.0, 30.0, 1000.0)
+FAR_BELOW = (1e-4, 1e-2)  # of the nearest radius beyond a root, where it seems to be far below
 BRACKET_STEPS = (-0.1, -0.01, 0.01, 0.1)  # around a root, as shares of its bracket
+FIRST_BRACKET_STEPS = (-0.015, 0.015)  # around a root, before the first evaluation
 CLOSE_BRACKET_STEPS = (-0.05, 0.05)  # around a root, where predictions are nearly exact but not cheap
 
 
-class MarginCurve(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class MarginCurve:
     """Margins at radii in order, (batch, points) each."""
 
     radii: Tensor
     margins: Tensor
 
-    @property
+    def select(self, questions: Tensor) -> MarginCurve:
+        return MarginCurve(self.radii[questions], self.margins[questions])
+
+    def updated(self, questions: Tensor, curve: MarginCurve) -> MarginCurve:
+        """With the curves of some questions, (count,) indices, replaced by others of as many points."""
+        radii = self.radii.index_copy(0, questions, curve.radii)
+        return MarginCurve(radii, self.margins.index_copy(0, questions, curve.margins))
+
+    @cached_property
+    def _changed(self) -> Tensor:
+        """Where the sign is not that of the first point, (batch, points)."""
+        positive = self.margins > 0
+        return positive != positive[:, :1]
+
+    @cached_property
     def crossed(self) -> Tensor:
         """Whether the sign changes, (batch,)."""
-        return ((self.margins > 0) != (self.margins[:, :1] > 0)).any(1)
+        return self._changed.any(1)
 
     def around(self, count: int) -> MarginCurve:
         """At most `count` neighbouring points around the first change of sign, or the last ones where there is none."""
-        changed = (self.margins > 0) != (self.margins[:, :1] > 0)
         last = self.radii.shape[1] - 1
-        count = min(count, last + 1)
-        crossing = torch.where(changed.any(1), changed.int().argmax(1), last)[:, None]
+        if count > last:
+            return self
+        crossing = torch.where(self.crossed, self._changed.int().argmax(1), last)[:, None]
         points = (crossing - count // 2).clamp(0, last + 1 - count) + torch.arange(count)
         return MarginCurve(self.radii.gather(1, points), self.margins.gather(1, points))
 
+    @cached_property
     def bracket(self) -> tuple[MarginCurve, MarginCurve]:
         """The neighbours between which the sign changes."""
         pair = self.around(2)
         return MarginCurve(pair.radii[:, :1], pair.margins[:, :1]), MarginCurve(pair.radii[:, 1:], pair.margins[:, 1:])
 
-    def slope(self) -> Tensor:
-        """The slope of a chord around where the sign changes; strictly negative, as margins are meant to fall."""
-        radii, margins = self.around(4)
-        return ((margins[:, -1] - margins[:, 0]) / (radii[:, -1] - radii[:, 0])).nan_to_num(-1.0).clamp(max=-1e-30)
+    def root(self) -> Root:
+        """Where the margin crosses zero, and how fast it falls there: by a chord around that, strictly negative."""
+        near = self.around(4)
+        rise, run = (table[:, -1] - table[:, 0] for table in (near.margins, near.radii))
+        return Root(self._crossing(near), (rise / run).nan_to_num(-1.0).clamp(max=-1e-30))
 
-    def root(self) -> Tensor:
+    def _crossing(self, near: MarginCurve) -> Tensor:
         """The radius where the margin crosses zero, by inverse interpolation of four points; if none, the far end."""
-        low, high = self.bracket()
+        low, high = self.bracket
         chord = low.radii + (high.radii - low.radii) * low.margins / (low.margins - high.margins)
-        radii, margins = self.around(4)
-        same = torch.eye(radii.shape[1], dtype=torch.bool)
-        factors = torch.where(same, 1, margins[:, None])
-        differences = torch.where(same, 1, margins[:, None] - margins[:, :, None])
-        weights = torch.ones_like(margins)  # Lagrange's: of each point, the product over all others
-        for other in range(radii.shape[1]):
-            weights = weights * factors[..., other] / differences[..., other]
-        cubic = (weights * radii).sum(1, keepdim=True)
+        same = torch.eye(near.radii.shape[1], dtype=torch.bool)
+        factors = torch.where(same, 1, near.margins[:, None])
+        differences = torch.where(same, 1, near.margins[:, None] - near.margins[:, :, None])
+        weights = (factors / differences).prod(2)  # Lagrange's: of each point, the product over all others
+        cubic = (weights * near.radii).sum(1, keepdim=True)
         ends = torch.minimum(low.radii, high.radii), torch.maximum(low.radii, high.radii)
         best = torch.where((cubic >= ends[0]) & (cubic <= ends[1]), cubic, chord.clamp(*ends))
         return torch.where(self.crossed & best.isfinite().squeeze(1), best.squeeze(1), high.radii.squeeze(1))
+
+
+class Root(NamedTuple):
+    """Predicted roots, and the slopes of the margins there, (batch,) each."""
+
+    radii: Tensor
+    slopes: Tensor
+
+    def updated(self, questions: Tensor, root: Root) -> Root:
+        """With the root of some questions, (count,) indices, replaced."""
+        tables = zip(self, root, strict=True)
+        return Root(*(before.index_copy(0, questions, after) for before, after in tables))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +130,18 @@ class PredictedMargin:
         """The predicted margins at candidate radii, (batch, radii)."""
         return self.evaluator.predict(self.problem, radii, self.model, self.correction).amin(2) + self.offset
 
-    def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> MarginCurve:
-        """Margins around the root where nothing was evaluated.
+    def select(self, questions: Tensor) -> PredictedMargin:
+        """The predicted margins of the questions with these indices, (count,)."""
+        return replace(
+            self,
+            problem=self.problem.select(questions),
+            model=self.model.select(questions),
+            correction=self.correction.select(questions),
+            offset=self.offset[questions] if isinstance(self.offset, Tensor) else self.offset,
+        )
+
+    def from_centre(self, heights: Tensor, guess: Tensor, exact: bool) -> Root:
+        """The root where nothing was evaluated.
 
         Args:
             heights: The margins at the centre, (batch, 1).
@@ -110,12 +150,15 @@ class PredictedMargin:
         """
         centre = MarginCurve(torch.zeros_like(guess), heights)
         curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64), centre)
-        if not bool(curve.crossed.all()):
-            curve = self._section(guess * torch.tensor(FAR_FACTORS, dtype=torch.float64), centre)
-        return self._sharpened(curve, SHARPEST if exact else ROUGH)
+        far = (~curve.crossed).nonzero().squeeze(1)
+        if len(far):
+            grid = guess[far] * torch.tensor(FAR_FACTORS, dtype=torch.float64)
+            farther = self.select(far)._section(grid, centre.select(far)).around(curve.radii.shape[1])
+            curve = curve.updated(far, farther)
+        return self._sharpened(curve, SHARPEST if exact else ROUGH, FIRST_BRACKET_STEPS)
 
-    def near_root(self, last: MarginCurve, step: Tensor) -> MarginCurve:
-        """Margins around the root, by sectioning ever more closely.
+    def near_root(self, last: MarginCurve, step: Tensor) -> Root:
+        """The root, by sectioning ever more closely.
 
         Args:
             last: The last evaluation, (batch, 1) each.
@@ -132,26 +175,33 @@ class PredictedMargin:
             curve = self._section(torch.where(curve.crossed[:, None], far, farther), last)
         return self._sharpened(curve, SHARPNESS)
 
-    def around(self, guess: Tensor, sharpness: float) -> MarginCurve:
-        """Margins around the root where it is near a guess, (batch, 1), as closely as its bracket shall be sharp."""
+    def around(self, guess: Tensor, sharpness: float) -> Root:
+        """The root where it is near a guess, (batch, 1), as closely as its bracket shall be sharp."""
         curve = self._section(guess * torch.tensor(CLOSE_FACTORS, dtype=torch.float64))
         if not bool(curve.crossed.all()):
-            curve = self._section(guess * torch.tensor(INITIAL_FACTORS, dtype=torch.float64))
+            curve = self._section(guess * torch.tensor(AROUND_FACTORS, dtype=torch.float64))
         return self._sharpened(curve, sharpness, CLOSE_BRACKET_STEPS)
 
-    def _sharpened(
-        self, curve: MarginCurve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS
-    ) -> MarginCurve:
-        """The curve, evaluated ever more closely around its root until the bracket is that sharp."""
-        for _ in range(SECTIONINGS):
-            low, high = curve.bracket()
+    def _sharpened(self, curve: MarginCurve, sharpness: float, within: tuple[float, ...] = BRACKET_STEPS) -> Root:
+        """The root of the curve, evaluated ever more closely around it until the bracket is that sharp."""
+        root = curve.root()
+        predicted, questions = self, torch.arange(len(curve.radii))  # whose brackets are not sharp yet
+        for round_number in range(SECTIONINGS):
+            low, high = curve.bracket
             width = high.radii - low.radii
-            if bool((width.abs() < sharpness * low.radii).all()):
+            blunt = (width.abs() >= sharpness * low.radii).squeeze(1).nonzero().squeeze(1)
+            if not len(blunt):
                 break
-            share = (curve.root()[:, None] - low.radii) / width
+            if len(blunt) < len(questions):
+                predicted, questions = predicted.select(blunt), questions[blunt]
+                low, high, width = low.select(blunt), high.select(blunt), width[blunt]
+            share = (root.radii[questions, None] - low.radii) / width
             inner = (share + torch.tensor(within, dtype=torch.float64)).clamp(0.001, 0.999)
-            curve = self._section(low.radii + width * inner.sort(1).values, low, high)
-        return curve
+            if round_number and bool((low.radii == 0).any()):  # from the centre on, as only first curves are
+                inner = torch.where(low.radii > 0, inner, torch.tensor(FAR_BELOW, dtype=torch.float64))
+            curve = predicted._section(low.radii + width * inner.sort(1).values, low, high)
+            root = root.updated(questions, curve.root())
+        return root
 
     def _section(self, grid: Tensor, *others: MarginCurve) -> MarginCurve:
         """Margins at the radii of a grid, (batch, radii), after and before others that were computed already."""
