@@ -187,6 +187,7 @@ def test_a_correction_is_a_parabola_unless_evaluations_far_apart_tell_another_po
     assert told() == [0, 0, 0]
     assert told((2.0, 4.0)) == pytest.approx([0.25, 1, 16])
     assert told((2.0, 4.0), (1.0, 2.0)) == pytest.approx([1, 2, 8])
+    assert told((2.0, 4.0), (4.0, 64.0)) == pytest.approx([1, 4, 64])  # no faster than a parabola
     assert told((1.0001, 1.5), (1.0, 2.0)) == pytest.approx([0.5, 2, 32])  # of the same radius, where more was found
     assert told((2.0, -4.0), (1.0, 2.0)) == pytest.approx([0.5, 2, 32])
     assert told((2.0, 0.0), (2.0, 0.0)) == [0, 0, 0]

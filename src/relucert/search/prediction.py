@@ -30,7 +30,7 @@ STEEPEST = 2.0  # the largest exponent of a relative width in the radius that a 
 # nearer ones, neurons that turn unstable weigh more than the growth of widths. Tuned on cifar-resnet.
 HALF_BELIEVED = 0.03
 APART = 0.02  # how far apart, in logarithms, two evaluations are that tell how a correction grows
-MOST_GROWTH = 4.0  # the largest exponent of a correction in the radius
+MOST_GROWTH = 2.0  # the largest exponent of a correction: one that outgrew the fall of margins would leave no root
 
 
 @dataclass(frozen=True, eq=False)
