@@ -11,7 +11,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import FLOAT, RIGOROUS, Arithmetic
 from relucert.bounding import optimised
-from relucert.bounding.ascent import BestBounds, Effort
+from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.interval import Bounds, select
 from relucert.bounding.memory import SlopeMemory
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
@@ -157,6 +157,22 @@ def test_margins_of_a_region_are_remembered_when_others_of_its_batch_have_left()
     )
     assert (warm > cold + 1e-3).any()
     assert (warm >= cold - 1e-6).all()
+
+
+@pytest.mark.parametrize(("curvature", "steps"), [(0.0, 3), (100.0, 20)])
+def test_an_ascent_ends_where_its_gradient_leaves_little_to_be_gained(curvature: float, steps: int) -> None:
+    """In three steps slopes reach 1, where a linear bound is highest; a parabola's top in between is passed again and
+    again, and every gradient beside it tells of more."""
+    taken: list[int] = []
+
+    def bound(slopes: Slopes) -> Tensor:
+        return (slopes[1] - curvature * (slopes[1] - 0.3).square()).sum(2)
+
+    start = BestBounds(torch.full((1, 1), -torch.inf), {1: torch.zeros(1, 1, 2)})
+    effort = Effort(20, decay=1.0, least=0, room=0.01)
+    best = ascend(bound, start, [{1: torch.zeros(1, 1, 2)}], effort, report=lambda state: taken.append(state.step or 0))
+    assert taken[-1] == steps
+    assert bool((best.lower > 0.5).all())
 
 
 def test_slopes_of_a_neighbouring_radius_are_remembered() -> None:

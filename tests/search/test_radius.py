@@ -176,14 +176,21 @@ def test_wrong_predictions_cost_time_but_not_truth(lie: str) -> None:
             assert end.radius == pytest.approx(honest, rel=3e-3)
 
 
-def test_a_correction_is_a_parabola_through_one_evaluation_and_lies_on_the_chords_between_several() -> None:
-    one, two, four = (torch.tensor([number], dtype=torch.float64) for number in (1, 2, 4))
-    correction = Correction.none(1)
-    asked = torch.tensor([[0.5, 1.0, 1.5, 3.0]], dtype=torch.float64)
-    assert correction.at(asked).tolist() == [[0, 0, 0, 0]]
-    assert correction.add(two, four).at(asked).tolist() == [[0.25, 1, 2.25, 9]]
-    assert correction.add(two, four).add(one, one).at(asked).tolist() == [[0.5, 1, 2.5, 7]]
-    assert bool(correction.add(two, four).add(two, one).at(asked).isfinite().all())
+def test_a_correction_is_a_parabola_unless_evaluations_far_apart_tell_another_power() -> None:
+    def told(*evaluations: tuple[float, float]) -> list[float]:
+        correction = Correction.none(1)
+        for radius, amount in evaluations:
+            one = torch.ones(1, dtype=torch.float64)
+            correction = correction.evaluated(radius * one, amount * one)
+        return [float(number) for number in correction.at(torch.tensor([[0.5, 1.0, 4.0]], dtype=torch.float64))[0]]
+
+    assert told() == [0, 0, 0]
+    assert told((2.0, 4.0)) == pytest.approx([0.25, 1, 16])
+    assert told((2.0, 4.0), (1.0, 2.0)) == pytest.approx([1, 2, 8])
+    assert told((2.0, 4.0), (4.0, 64.0)) == pytest.approx([1, 4, 64])  # no faster than a parabola
+    assert told((1.0001, 1.5), (1.0, 2.0)) == pytest.approx([0.5, 2, 32])  # of the same radius, where more was found
+    assert told((2.0, -4.0), (1.0, 2.0)) == pytest.approx([0.5, 2, 32])
+    assert told((2.0, 0.0), (2.0, 0.0)) == [0, 0, 0]
 
 
 @dataclass(frozen=True)

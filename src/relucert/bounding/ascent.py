@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +44,8 @@ class Effort:
             ascent to go on; 0: it always goes on.
         again: The most steps where the slopes of a neighbouring radius are known.
         signed: Whether steps go by the signs of the gradient, and not by Adam.
+        room: An ascent ends with a step after which the gradient before it leaves at most this share of all that was
+            gained to be gained still: a concave bound rises no faster than a gradient tells; 0: it goes on.
     """
 
     steps: int
@@ -52,6 +54,7 @@ class Effort:
     decay: float = 0.85
     least: float = 0.02
     signed: bool = False
+    room: float = 0.0
 
 
 @dataclass(eq=False)
@@ -96,6 +99,12 @@ def _stalls(means: Sequence[float], least: float) -> bool:
     return means[-1] - means[-1 - PATIENCE] < least * gained or gained <= 0
 
 
+def _room(slopes: Iterable[Tensor], gradients: Iterable[Tensor]) -> float:
+    """How much higher the sum of all bounds may get from slopes in [0, 1], if it rises as gradients tell."""
+    pairs = zip(slopes, gradients, strict=True)
+    return sum(float(gradient.clamp(min=0).sum() - (gradient * table).sum()) for table, gradient in pairs)
+
+
 def ascend(
     bound: Bound, best: BestBounds, others: Sequence[Slopes], effort: Effort, ends: float = math.inf,
     report: Report = silent, smooth: Collection[int] = (),
@@ -114,16 +123,16 @@ def ascend(
             best.take(bound(slopes), slopes)
         variables = {value: table.clone().requires_grad_() for value, table in best.slopes.items()}
     adam = None if effort.signed else Adam(list(variables.values()))
-    rate, means = effort.rate, [best.mean] if others else []
+    rate, means, ended = effort.rate, [best.mean] if others else [], False
     for step in range(effort.steps + 1 if effort.steps else 0):
-        last = step == effort.steps or time.monotonic() > ends
+        last = ended or step == effort.steps or time.monotonic() > ends
         with torch.set_grad_enabled(not last):
             lower = bound(variables)
             total = lower.sum()
         with torch.no_grad():
             best.take(lower.detach(), variables)
         report(Progress(step=step, steps=effort.steps))
-        if effort.least:
+        if effort.least or effort.room:
             means.append(best.mean)
         if last or not variables or (effort.least and _stalls(means, effort.least)):
             break
@@ -132,5 +141,8 @@ def ascend(
             ways = [gradient.sign() for gradient in gradients] if adam is None else adam.directions(gradients)
             for (value, variable), way in zip(variables.items(), ways, strict=True):
                 variable.add_(way, alpha=rate * (SMOOTH_RATE if value in smooth else 1)).clamp_(0, 1)
+            if effort.room:
+                gained = (means[-1] - means[0]) * lower.numel()
+                ended = _room(variables.values(), gradients) <= effort.room * gained
         rate *= effort.decay
     return best

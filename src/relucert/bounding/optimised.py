@@ -30,7 +30,7 @@ from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.common.progress import Report, silent
 from relucert.network import Activation, LinearForms, Network, Rows
 
-HIDDEN = Effort(3, least=0)  # for the neurons of each layer; further steps gain less than 0.1 % of a radius
+HIDDEN = Effort(7, least=0, room=0.3)  # for the neurons of each layer: mostly 3 steps, for p = 1 all of them
 MARGINS = Effort(16, least=0.01, again=4)  # for the rows of a property
 ROW_BYTES = 2**21  # that the slopes of one chunk of neurons take in one layer
 

@@ -41,7 +41,7 @@ from relucert.network import Network
 TIME_LIMIT = 60.0  # seconds of one program, or of an ascent in its place
 ROW_BYTES = 2**26  # how large one chunk of forms may get while the neurons of a layer are bounded
 LONG_HIDDEN = Effort(60, decay=0.93, least=0.01, again=4)  # for hidden neurons, in place of programs, on wide networks
-LONG_MARGINS = Effort(100, decay=0.96, least=0.002, again=30)  # for margins there
+LONG_MARGINS = Effort(100, decay=0.96, least=0, room=0.02, again=30)  # for margins there
 LATE = "Time limit reached"
 
 

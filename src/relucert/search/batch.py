@@ -86,6 +86,7 @@ class SearchBatch(SearchState):
         finite = (self.best > 0) & self.best.isfinite()
         gain = self.evaluator.method.gain if isinstance(self.evaluator.method, ExpensiveMethod) else 1.0
         self.radii = torch.where(finite, torch.minimum(gain * self.best, self.whole), self.radii)
+        self.root = torch.where(finite, self.radii, self.root)
         self.guess = None if bool(finite.any()) else self.guess
 
     def evaluate(self) -> None:
@@ -102,7 +103,7 @@ class SearchBatch(SearchState):
         self.margin, weakest = joined.margins.min(1)
         self.focus = least_rows(joined.margins / -self.steepness)
         self.last = joined
-        self.correction = self.correction.add(self.radii, joined.corrections)
+        self.correction = self.correction.evaluated(self.radii, joined.corrections)
         self.rounds += 1
         counts = self.proving | (self.evaluator.first_look is self.evaluator.proof)
         passed = counts & (self.margin > 0) & (self.radii > self.best)

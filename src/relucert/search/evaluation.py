@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -149,8 +150,13 @@ class Evaluator:
         path = self._path(problem, radii[:, None])
         for value in path.network.preactivations:
             taught = experience.widths.get(value)
-            if taught is None or (problem.region.box is not None and not path.network.activation_depths[value]):
+            boxed = problem.region.box is not None and not path.network.activation_depths[value]
+            if taught is None or boxed:
                 share = self._share_of_first_layer(path, value)
+                if boxed:  # walls cut balls that are no boxes, the more the larger they are
+                    half = self._share_of_first_layer(self._path(problem, radii[:, None] / 2), value)
+                    ratio = share / half.clamp(min=TINIEST)
+                    growth[value] = (ratio.clamp(min=TINIEST).log().mean((1, 2)).double() / math.log(2)).clamp(-1, 1)
             else:
                 share = taught.to(self.quick.dtype).expand(len(radii), 2, path.network.sizes[value])
             widths.widths[value] = share

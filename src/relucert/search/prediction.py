@@ -29,6 +29,8 @@ STEEPEST = 2.0  # the largest exponent of a relative width in the radius that a 
 # Of what two evaluated radii tell about exponents, half is believed if they are this far apart, in logarithms. Between
 # nearer ones, neurons that turn unstable weigh more than the growth of widths. Tuned on cifar-resnet.
 HALF_BELIEVED = 0.03
+APART = 0.02  # how far apart, in logarithms, two evaluations are that tell how a correction grows
+MOST_GROWTH = 2.0  # the largest exponent of a correction: one that outgrew the fall of margins would leave no root
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,35 +58,31 @@ def join(batches: Sequence[PerQuestionType], order: Tensor) -> PerQuestionType:
 
 @dataclass(frozen=True, eq=False)
 class Correction(PerQuestion):
-    """A method's least margin less that of its surrogate, as a function of the radius: 0 at radius 0.
+    """A method's least margin less that of its surrogate, where it was evaluated last: (batch,) each.
 
-    radii, in ascending order, and amounts: (batch, radii) each. Unlike bounds a correction may also shrink.
+    It is predicted as a power of the radius: the square, unless two evaluations tell another one. At nearly the same
+    radius they do not, as an ascent that goes on where the last one ended finds more, whatever the radius.
     """
 
     radii: Tensor
     amounts: Tensor
+    growth: Tensor
 
     @classmethod
     def none(cls, count: int) -> Correction:
-        return cls(*[torch.zeros(count, 1, dtype=torch.float64)] * 2)
+        ones = torch.ones(count, dtype=torch.float64)
+        return cls(ones, 0 * ones, 2 * ones)
 
-    def add(self, radii: Tensor, amounts: Tensor) -> Correction:
-        ordered, order = torch.cat([self.radii, radii[:, None]], 1).sort(dim=1)
-        return Correction(ordered, torch.cat([self.amounts, amounts[:, None]], 1).gather(1, order))
+    def evaluated(self, radii: Tensor, amounts: Tensor) -> Correction:
+        """The correction that an evaluation at radii tells, (batch,) each."""
+        step, ratio = (radii / self.radii).log(), amounts / self.amounts
+        told = (step.abs() > APART) & (ratio > 0) & ratio.isfinite()
+        growth = (ratio.log() / step).clamp(0, MOST_GROWTH)
+        return Correction(radii, amounts, torch.where(told, growth, self.growth))
 
     def at(self, radii: Tensor) -> Tensor:
-        """The correction at candidates, (batch, candidates): by the square of the radius where one was evaluated, else
-        on the chord between neighbours, or on the last chord."""
-        if self.radii.shape[1] == 1:
-            return torch.zeros_like(radii)
-        if self.radii.shape[1] == 2:
-            return self.amounts[:, 1:] * (radii / self.radii[:, 1:]).square()
-        right = torch.searchsorted(self.radii, radii).clamp(1, self.radii.shape[1] - 1)
-        (low, high), (start, end) = (
-            (points.gather(1, right - 1), points.gather(1, right)) for points in (self.radii, self.amounts)
-        )
-        share = torch.where(high > low, (radii - low) / (high - low), 0)
-        return start + share * (end - start)
+        """The correction at candidates, (batch, candidates)."""
+        return self.amounts[:, None] * (radii / self.radii[:, None]) ** self.growth[:, None]
 
 
 class _Spread(NamedTuple):

@@ -68,13 +68,14 @@ class Searcher:
             ends: By the monotonic clock, when to stop with what is proven: no evaluation begins that would take longer
                 than there is time, judged by the one before.
         """
+        if start is None and self.method.weaker is not None:
+            evaluator = self.evaluator
+            weaker = Searcher(evaluator.network, self.method.weaker, evaluator.proof, self.tolerance, self.reporter)
+            start = list(weaker.run(region, prop))
+            self._experience.growth |= weaker._experience.growth  # hidden bounds grow alike, whatever the method
         batch = self._batch(self._problem(region, prop))
         if start is not None:
             batch.resume(start)
-        elif self.method.weaker is not None:
-            evaluator = self.evaluator
-            weaker = Searcher(evaluator.network, self.method.weaker, evaluator.proof, self.tolerance, self.reporter)
-            batch.resume(weaker.run(region, prop))
         yield from batch.run(ends)
         batch.learn()
 
