@@ -14,7 +14,7 @@ from relucert.bounding.interval import propagate
 from relucert.bounding.layerwise import enclose
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import RELAXERS
-from relucert.network import work
+from relucert.network import Add, IndexMap, Linear, Node, Power, Relu, work
 
 POSITIONS, HEADS, SIZE = 6, 2, 4
 
@@ -115,3 +115,34 @@ def test_radii_stay_below_the_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert certificate.radius is not None
     assert attack.distance is not None
     assert 0 < certificate.radius < attack.distance
+
+
+def test_wide_values_behind_a_layer_that_loses_neurons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With most neurons before it gone, a value is not wide any more; it is bounded by the same narrower ones."""
+    generator = torch.Generator().manual_seed(0)
+
+    def linear(outputs: int, inputs: int, bias: Tensor) -> Linear:
+        return Linear(torch.randn(outputs, inputs, generator=generator, dtype=torch.float64) / inputs**0.5, bias)
+
+    hidden, narrow = 400, 8
+    bias = torch.where(torch.arange(hidden) < hidden // 8, 0.0, -9.0).double()
+    first, second = torch.arange(narrow).repeat_interleave(narrow), torch.arange(narrow).repeat(narrow)
+    nodes = (
+        Node(linear(hidden, 100, bias), (0,)),
+        Node(Relu(), (1,)),
+        Node(linear(narrow, hidden, torch.zeros(narrow).double()), (2,)),
+        Node(IndexMap.of(first, (narrow,)), (3,)),
+        Node(IndexMap.of(second, (narrow,)), (3,)),
+        Node(Add(), (4, 5)),
+        Node(Power(2), (6,)),
+        Node(linear(2, narrow**2, torch.zeros(2).double()), (7,)),
+    )
+    network = Network((100,), nodes)
+    count = network.pull_counts[6].multiplications * network.sizes[6]
+    monkeypatch.setattr(work, "MOST_WORK", count - 1)
+    region = Region.around(torch.zeros(1, 100).double(), torch.tensor([0.01]).double(), "inf")
+    assert set(network.narrow_sources) == {6}
+    for relaxer in ("fast-lin", "crown"):
+        bounds = hidden_bounds(network, region, RELAXERS[relaxer], RIGOROUS)
+        value = network.values(region.centre)[6]
+        assert bool(((bounds[6].lower <= value) & (value <= bounds[6].upper)).all())

@@ -18,7 +18,7 @@ from relucert.branch_and_bound import interval_tree
 from relucert.branch_and_bound.interval_ascent import IntervalAscent, one_sided
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NeuronLayout, NodeBounds
 from relucert.branch_and_bound.interval_tree import IntervalProver
-from relucert.network import Linear, Node, Power, Reciprocal, Silu, Sin, Sqrt
+from relucert.network import Linear, Node, Power, Reciprocal, Sigmoid, Silu, Sin, Sqrt, Tanh
 from relucert.query.problem import Problem
 
 ACTIVATIONS: dict[str, nn.Module] = {
@@ -265,3 +265,24 @@ def test_exact_intervals_contain_the_nearest_violation_of_a_grid(norm: str) -> N
     assert answer.upper is not None
     assert answer.lower <= nearest
     assert answer.upper <= nearest * 1.02
+
+
+def test_activations_that_the_output_does_not_depend_on_break_no_ascent() -> None:
+    network = _with_unused_activation()
+    verdict = relucert.robust_at(network, torch.zeros(1, 15).double(), radius=0.12, time_limit=30)[0]
+    assert verdict.status == "holds"
+
+
+def _with_unused_activation() -> Network:
+    torch.manual_seed(0)
+    sizes = (20, 15), (20, 20)
+    first, second = (
+        Linear(
+            torch.randn(*size, dtype=torch.float64) * 2 / size[1] ** 0.5,
+            torch.randn(size[0], dtype=torch.float64) * 0.1,
+        )
+        for size in sizes
+    )
+    last = Linear(torch.randn(2, 20, dtype=torch.float64) * 2 / 20**0.5, torch.tensor([5.0, 0.0]).double())
+    inner = Node(first, (0,)), Node(Tanh(), (1,)), Node(second, (2,)), Node(Tanh(), (3,))
+    return Network((15,), (*inner, Node(Sigmoid(), (1,)), Node(last, (4,))))

@@ -58,7 +58,7 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         if narrow is not None and value in network.narrow_sources:
-            bounds[value] = narrow.interval(reduced.path, value, arithmetic)
+            bounds[value] = narrow.interval(reduced.path, value, network.narrow_sources[value], arithmetic)
         elif not network.activation_depths[value]:
             bounds[value] = enclose(reduced.path, value, numbers=numbers)
         else:

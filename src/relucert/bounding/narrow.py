@@ -8,6 +8,8 @@ of a pair have in common, so smaller networks do without.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.layerwise import enclose
@@ -20,8 +22,10 @@ class NarrowBounds:
     def __init__(self) -> None:
         self._latest = Bounds()
 
-    def interval(self, path: ReferencePath, value: int, arithmetic: Arithmetic) -> Interval:
-        """The bounds of a wide pre-activation, from the path's bounds of every pre-activation before it."""
-        sources = path.network.narrow_sources[value]
+    def interval(self, path: ReferencePath, value: int, sources: Collection[int], arithmetic: Arithmetic) -> Interval:
+        """The bounds of a wide pre-activation, from the path's bounds of every pre-activation before it.
+
+        sources: the narrow values; those of the whole network, as one that lost neurons has fewer wide values.
+        """
         self._latest = {source: self._latest.get(source) or enclose(path, source) for source in sources}
         return propagate(path.network, path.region, path.bounds, value, arithmetic, ends=self._latest)

@@ -109,10 +109,10 @@ class IntervalAscent:
 
     def _slope_rates(self) -> Tensor:
         """The length of a first step in every slope, (neurons after their activations)."""
-        rates = [
-            torch.full((columns.stop - columns.start,), SLOPE_RATE * (1 if activation.rectifier else SMOOTH_RATE))
-            for activation, columns in zip(self.network.activations.values(), self.layout.values.values(), strict=True)
-        ]
+        rates = []
+        for value, columns in self.layout.values.items():
+            rate = SLOPE_RATE * (1 if self.network.activations[value].rectifier else SMOOTH_RATE)
+            rates.append(torch.full((columns.stop - columns.start,), rate))
         return torch.cat(rates)
 
     def _units(self, pulled: PulledBack, slopes: Tensor) -> Tensor:
