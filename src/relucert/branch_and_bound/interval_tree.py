@@ -57,7 +57,7 @@ class IntervalProver(Prover):
         """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows."""
         ends = within(self.ends, HIDDEN_SHARE)
         steps = int(min(PATIENT.steps, (ends - time.monotonic()) / max(STEP_COST * hidden.seconds, 1e-6)))
-        if not steps:
+        if steps < 1:
             return hidden.bounds
         return optimised_bounds(
             self.problem.exact, self.problem.region, RIGOROUS, known=hidden.bounds,
