@@ -31,6 +31,7 @@ from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers, where time allows so many steps
 HIDDEN_SHARE = 0.5  # of the time, for hidden layers
+FEWEST_STEPS = 3  # for hidden layers: where time allows fewer, it is the tree's
 STEP_COST = 2.0  # of one step for all hidden layers, in times of their bounds by Fast-Lin and CROWN
 ROOT_STEPS, STEPS, LAST_STEPS = 150, 15, 200  # of the ascents of roots, of nodes, and where nothing is left to split
 REBOUND = 32  # neurons of a node that are bounded anew
@@ -54,10 +55,11 @@ class IntervalProver(Prover):
         return self._searched(tree, visitor, self.waiting, self.ends)
 
     def _optimised(self, hidden: TimedBounds) -> Bounds:
-        """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows."""
+        """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows, if that is
+        more than a few."""
         ends = within(self.ends, HIDDEN_SHARE)
         steps = int(min(PATIENT.steps, (ends - time.monotonic()) / max(STEP_COST * hidden.seconds, 1e-6)))
-        if steps < 1:
+        if steps < FEWEST_STEPS:
             return hidden.bounds
         return optimised_bounds(
             self.problem.exact, self.problem.region, RIGOROUS, known=hidden.bounds,
