@@ -20,7 +20,7 @@ class NarrowBounds:
     """The bounds of narrow values, each pulled back once for the wide pre-activations in a row that are made of it."""
 
     def __init__(self) -> None:
-        self._latest = Bounds()
+        self._latest = Bounds()  # of the narrow values that the last wide pre-activation is made of
 
     def interval(self, path: ReferencePath, value: int, sources: Collection[int], arithmetic: Arithmetic) -> Interval:
         """The bounds of a wide pre-activation, from the path's bounds of every pre-activation before it.

@@ -25,7 +25,7 @@ from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import join
 from relucert.network import Network, Rows
 
-SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95
+SLOPE_RATE, MULTIPLIER_RATE, DECAY = 0.3, 0.3, 0.95  # of a ReLU's slopes; those of smooth ones take shorter steps
 WORST_WEIGHT = 0.2  # of the largest gap within an interval, beside the gap at the minimiser
 LAST, LEAST_GAIN = 6, 0.03  # an ascent ends where so many steps gain less than that share of all that was gained
 INNER = 0.25  # of an interval's width, that a split stays away from its ends
