@@ -14,7 +14,6 @@ import ast
 import csv
 import gzip
 import math
-import tempfile
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -70,29 +69,23 @@ def answer(instance: Instance) -> record.Row:
     import relucert
 
     row = {"benchmark": instance.benchmark, "listed": instance.listed, "limit": instance.limit}
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        networks = {name: _unpacked(path, place / f"network{name}.onnx") for name, path in instance.networks.items()}
-        query = _unpacked(instance.query, place / "property.vnnlib")
-        single = networks.get("")
-        try:
-            given = {name: str(path) for name, path in networks.items()} if single is None else str(single)
-            verdict = relucert.verify(given, query, time_limit=instance.limit, workers=1)
-        except relucert.RelucertError as error:
-            return {**row, "status": "refused", "reason": str(error)}
-        told = {"status": verdict.status, "reason": verdict.reason, "method": verdict.method, "nodes": verdict.nodes}
-        if verdict.status == "violated" and single is not None:
-            told["replayed"] = _replayed(single, query, verdict)
+    networks = {name: _plain_or_packed(path) for name, path in instance.networks.items()}
+    single, query = networks.get(""), _plain_or_packed(instance.query)
+    try:
+        given = {name: str(path) for name, path in networks.items()} if single is None else str(single)
+        verdict = relucert.verify(given, query, time_limit=instance.limit, workers=1)
+    except relucert.RelucertError as error:
+        return {**row, "status": "refused", "reason": str(error)}
+    told = {"status": verdict.status, "reason": verdict.reason, "method": verdict.method, "nodes": verdict.nodes}
+    if verdict.status == "violated" and single is not None:
+        told["replayed"] = _replayed(single, query, verdict)
     return {**row, **told}
 
 
-def _unpacked(path: Path, copy: Path) -> Path:
-    """A file, or a copy of what is there compressed only."""
-    packed = path.with_name(f"{path.name}.gz")
-    if path.exists() or not packed.exists():
-        return path
-    copy.write_bytes(gzip.decompress(packed.read_bytes()))
-    return copy
+def _plain_or_packed(plain: Path) -> Path:
+    """A file, or its compressed copy where only that is there."""
+    packed = plain.with_name(f"{plain.name}.gz")
+    return packed if packed.exists() and not plain.exists() else plain
 
 
 def _replayed(network: Path, query: Path, verdict: relucert.Verdict) -> bool:
@@ -101,7 +94,9 @@ def _replayed(network: Path, query: Path, verdict: relucert.Verdict) -> bool:
 
     import relucert
 
-    session = onnxruntime.InferenceSession(str(network), providers=["CPUExecutionProvider"])
+    stored = network.read_bytes()
+    model = gzip.decompress(stored) if network.suffix == ".gz" else stored
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
     assert verdict.witness is not None
     assert verdict.coordinates is not None

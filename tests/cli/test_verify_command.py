@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 import subprocess
@@ -129,6 +130,13 @@ def test_a_list_of_instances_is_resumed(command: Command, folder: Path, monkeypa
     command("verify", "--instances", "other.csv", "--csv", "list-verdicts.csv", "--quiet")
     assert [row["result"] for row in _rows(table)] == ["unsat", "sat", "unsat"]
     assert _records(folder / "list-verdicts.csv.answers") == records + 1
+    for name in ("network.onnx", "true.vnnlib"):  # nor are compressed copies
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+        (folder / name).unlink()
+    command("verify", "--instances", "other.csv", "--csv", "list-verdicts.csv", "--quiet")
+    assert [row["result"] for row in _rows(table)] == ["unsat", "sat", "unsat"]
+    assert _records(folder / "list-verdicts.csv.answers") == records + 1
+    assert "holds" in command("verify", "network.onnx.gz", "true.vnnlib.gz").out
     refused = command("verify", "--instances", "other.csv", "--csv", "list-verdicts.csv", "--seed", "1")
     single_line(refused, ["answers another question", "seed is 0, not 1"])
 

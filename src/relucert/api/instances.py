@@ -18,7 +18,7 @@ from relucert.api.verify import verify_alone
 from relucert.branch_and_bound.stages import search_bytes
 from relucert.common.names import InferenceName
 from relucert.common.progress import Report, silent
-from relucert.errors import FAULTS, InputError, RelucertError, in_one_line
+from relucert.errors import FAULTS, InputError, LoadError, RelucertError, in_one_line
 from relucert.execution.execution import Execution
 from relucert.execution.job import Item, Job
 from relucert.execution.run import start
@@ -42,14 +42,11 @@ class Instance:
 
     @property
     def network(self) -> Path:
-        return self.folder / self.onnx
+        return _plain_or_packed(self.folder / self.onnx)
 
     @property
     def query(self) -> Path:
-        """The property's file, which may be there compressed only."""
-        plain = self.folder / self.vnnlib
-        packed = plain.with_name(f"{plain.name}.gz")
-        return packed if packed.exists() and not plain.exists() else plain
+        return _plain_or_packed(self.folder / self.vnnlib)
 
     def digest(self) -> str:
         """A SHA-256 of both files, the same for the same question; of their names where they can't be read."""
@@ -57,9 +54,15 @@ class Instance:
         for path in (self.network, self.query):
             try:
                 digest.update(bytes.fromhex(file_digest(path)))
-            except OSError:
+            except (OSError, LoadError):
                 digest.update(str(path).encode())
         return digest.hexdigest()
+
+
+def _plain_or_packed(plain: Path) -> Path:
+    """A file, or its compressed copy where only that is there."""
+    packed = plain.with_name(f"{plain.name}.gz")
+    return packed if packed.exists() and not plain.exists() else plain
 
 
 def read_instances(path: Path) -> list[Instance]:

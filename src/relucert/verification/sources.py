@@ -11,6 +11,7 @@ from pathlib import Path
 from relucert.common.checks import shown
 from relucert.errors import InputError
 from relucert.inputs.loading import load
+from relucert.inputs.loading.paths import is_onnx, name_of
 from relucert.inputs.loading.runtime import Loaded, Runtime, runtime_of
 from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import Inference, Network, Shape
@@ -76,7 +77,7 @@ def _joined(given: Sources, query: Query, inference: Inference) -> tuple[Network
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "joined.onnx"
         save(joined(networks), path)
-        network = replace(load(path), name=" and ".join(dict.fromkeys(part.path.stem for part in networks)))
+        network = replace(load(path), name=" and ".join(dict.fromkeys(name_of(part.path) for part in networks)))
         network = network.evaluated_in(inference)
         replay = runtime_of(path, network)
     if keeps_only_order(network):
@@ -100,7 +101,7 @@ def _files(given: Sources, query: Query) -> dict[str, Path]:
     paths = {}
     for name, equal_to in names.items():
         path = Path(named.get(name, named.get(equal_to or name, "")))
-        if path.suffix.lower() != ".onnx":
+        if not is_onnx(path):
             raise InputError(f"network {name} of the property needs an .onnx file, not {str(path)!r}")
         paths[name] = path
     return paths

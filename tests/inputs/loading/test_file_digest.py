@@ -1,5 +1,6 @@
-"""The digest of a network's file."""
+"""The digest of a network's file, and files that are compressed."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relucert.errors import LoadError
+from relucert.inputs.loading import load
 from relucert.inputs.loading.paths import file_digest
 from relucert.inputs.loading.runtime import Origin
+from relucert.network.fingerprint import fingerprint
 from tests.nets import mlp
 from tests.verification.networks import as_onnx
 
@@ -18,7 +21,7 @@ def _saved(path: Path, weights: float, apart: bool) -> str:
     numbers = numpy_helper.from_array(np.full((2, 3), weights, dtype=np.float32), "w")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in (("x", 2), ("y", 3))]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [numbers])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save_model(model, path, save_as_external_data=apart, location="weights.data", size_threshold=0)
     return file_digest(path)
 
@@ -33,6 +36,22 @@ def test_weights_in_another_file_count(tmp_path: Path) -> None:
     assert path.read_bytes() == content  # the model itself is the same
     assert first != second
     assert _saved(path, 1.0, apart=False) != _saved(path, 2.0, apart=False)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_compressed_file_is_the_same_network(tmp_path: Path, apart: bool) -> None:
+    path, packed = tmp_path / "a.onnx", tmp_path / "a.onnx.gz"
+    digest = _saved(path, 1.0, apart)
+    plain = load(path)
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert file_digest(packed) == digest
+    loaded = load(packed)
+    assert (loaded.name, fingerprint(loaded)) == (plain.name, fingerprint(plain))
+    assert "onnxruntime" in Origin.of(packed, loaded).runtime(loaded).by
+    (tmp_path / "b.onnx.gz").write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(LoadError, match="can't be unpacked"):
+        load(tmp_path / "b.onnx.gz")
 
 
 def test_what_is_no_model_has_one_too(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from relucert.inputs.loading import load, onnx_rules
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.operands import Operand
 from relucert.network import Linear, Network, Reshape, Scale
+from relucert.network.fingerprint import fingerprint
 from tests.inputs.loading.onnx_models import Array, Axis, model, node, numbers, write
 
 WEIGHT, SQUARE, BIAS = numbers(4, 3), numbers(4, 4, seed=1), numbers(3, seed=2)
@@ -301,6 +302,14 @@ def test_other_domains_are_refused(tmp_path: Path) -> None:
 def test_old_operator_sets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="operator set 6"):
         load(write(tmp_path, model([node("Relu", "x")], {}, version=6)))
+
+
+def test_representations_that_onnxruntime_does_not_know_yet(tmp_path: Path) -> None:
+    """ONNX's own helpers write the newest one that the package knows."""
+    proto = model([node("MatMul", "x w")], {"w": WEIGHT})
+    known = load(write(tmp_path, proto))
+    proto.ir_version = onnx.IR_VERSION
+    assert fingerprint(load(write(tmp_path, proto))) == fingerprint(known)
 
 
 def test_several_inputs_or_outputs_are_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from relucert.common.listening import listening
 from relucert.common.progress import ProgressLike, Report
 from relucert.errors import InputError, LoadError, RemarkWarning, warn
 from relucert.inputs.loading import safetensors_file, zoo
-from relucert.inputs.loading.paths import check_file
+from relucert.inputs.loading.paths import check_file, is_onnx
 from relucert.inputs.loading.runtime import Loaded
 from relucert.network import Network, Shape
 
@@ -147,7 +147,7 @@ def _load_path(source: str | os.PathLike[str], shape: Shape | None, report: Repo
         raise LoadError(f"expected a path of characters, not of bytes: {name!r}")
     path = Path(name)
     suffix = path.suffix.lower()
-    if suffix == ".onnx":
+    if is_onnx(path):
         from relucert.inputs.loading.onnx_file import load_onnx
 
         return load_onnx(path, shape, report)

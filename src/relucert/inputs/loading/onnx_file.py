@@ -13,10 +13,20 @@ import onnx
 import onnxruntime
 import torch
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    external_data_helper,
+    helper,
+    numpy_helper,
+)
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
+from relucert.common import packed
 from relucert.common.progress import Report, silent
 from relucert.errors import InputError, LoadError, NetworkError, OpenShapeError, UnsupportedError
 from relucert.inputs.loading.allowance import Allowance, standalone
@@ -24,7 +34,7 @@ from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.compare import compare, in_batches, one_by_one
 from relucert.inputs.loading.onnx_rules import EXACT, PRECISIONS, RULES, OnnxCall
 from relucert.inputs.loading.operands import Operand
-from relucert.inputs.loading.paths import check_file, one_line
+from relucert.inputs.loading.paths import MOST_BYTES, check_file, name_of, one_line
 from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network, Shape
 
@@ -34,8 +44,8 @@ BATCH = 3
 OLDEST = 7
 """The first operator set with today's broadcasting; onnxruntime starts there too."""
 
-TOO_NEW = "under development"
-"""What onnxruntime says about operator sets that are newer than itself."""
+TOO_NEW = ("under development", "Unsupported model IR version")
+"""What onnxruntime says about operator sets, and about representations, that are newer than itself."""
 
 DOMAINS = ("", "ai.onnx")  # of ONNX's own operators
 INPUTS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)  # the types that inputs may have
@@ -81,7 +91,7 @@ def _load(
     walk.operands[source.name] = 0
     _translate(walk, model, allowance)
     output = model.graph.output[0].name
-    network = walk.finish(output, path.stem)
+    network = walk.finish(output, name_of(path))
     ranking = walk.ranking(output)
     scores = None if ranking is None else _value_info(model, ranking.scores, precision)
     runtime = _runtime(model, path, source.name, scores)
@@ -95,7 +105,8 @@ def read_model(path: Path) -> ModelProto:
     """The model in a file; raises LoadError where that is no model that can be used."""
     check_file(path)
     try:
-        model = onnx.load(path)
+        model = onnx.load_model_from_string(packed.content(path, MOST_BYTES))
+        external_data_helper.load_external_data_for_model(model, str(path.parent))
         onnx.checker.check_model(model)
     except (DecodeError, onnx.checker.ValidationError, OSError, ValueError) as error:
         raise LoadError(f"{path} is no valid ONNX file, export it again: {one_line(error)}") from error
@@ -294,12 +305,12 @@ def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto 
 
 
 def _session(model: ModelProto, options: onnxruntime.SessionOptions) -> Any:
-    """The model in onnxruntime, or for operator sets that are newer in ONNX's reference evaluator."""
+    """The model in onnxruntime, or for operator sets and representations that are newer in ONNX's reference evaluator."""
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        if TOO_NEW in str(error):
+        if any(words in str(error) for words in TOO_NEW):
             return ReferenceEvaluator(model)
         raise

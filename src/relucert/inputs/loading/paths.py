@@ -5,11 +5,25 @@ import os
 import zipfile
 from pathlib import Path
 
+from relucert.common import packed
 from relucert.errors import LoadError
 
+GZIPPED = ".gz"
+ONNX = (".onnx", f".onnx{GZIPPED}")
+MOST_BYTES = 2**32  # of a network's file, also where it is compressed
 PICKLES = (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".ckpt", ".bin")  # suffixes of files that are never opened
 _ZIP = b"PK\x03\x04"
 _PROTOCOLS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+
+
+def is_onnx(path: object) -> bool:
+    """Whether this is the path of an ONNX file, which may be gzipped, as it is called."""
+    return isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(ONNX)
+
+
+def name_of(path: Path) -> str:
+    """The name of a network by that of its file."""
+    return (path.with_suffix("") if path.suffix.lower() == GZIPPED else path).stem
 
 
 def check_file(path: Path) -> None:
@@ -67,22 +81,22 @@ EXTERNAL = b"location"  # how an .onnx file calls the place of a tensor that it 
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a network's file and of those that it keeps tensors in."""
-    content = path.read_bytes()
-    digest = hashlib.sha256(content)
-    if path.suffix.lower() == ".onnx" and EXTERNAL in content:
-        for external in _external(path):
+    """The SHA-256 of a network's file, unpacked, and of those that it keeps tensors in."""
+    stored = packed.content(path, MOST_BYTES)
+    digest = hashlib.sha256(stored)
+    if is_onnx(path) and EXTERNAL in stored:
+        for external in _external(path, stored):
             digest.update(hashlib.sha256(external.read_bytes()).digest())
     return digest.hexdigest()
 
 
-def _external(path: Path) -> list[Path]:
+def _external(path: Path, model: bytes) -> list[Path]:
     """The files beside a model that have some of its tensors."""
     import onnx  # which takes its time, and is seldom needed here
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        graph = onnx.load(path, load_external_data=False).graph
+        graph = onnx.load_model_from_string(model).graph
     except DecodeError:
         return []  # whoever loads it says so
     tensors = [

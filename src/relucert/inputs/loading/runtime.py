@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from relucert.errors import InputError, LoadError
-from relucert.inputs.loading.paths import file_digest
+from relucert.inputs.loading.paths import file_digest, is_onnx
 from relucert.inputs.loading.walk import keeps_only_order
 from relucert.network import INPUT, Network
 from relucert.network.selection import Computed, apply, computed
@@ -50,7 +50,7 @@ def runtime_of(source: Any, network: Network) -> Runtime:
     module. Where neither runs in that precision, or gives the scores, PyTorch runs the loaded layers.
     """
     inference = network.inference
-    if _is_onnx(source) and not (inference.rounds and keeps_only_order(network)):
+    if is_onnx(source) and not (inference.rounds and keeps_only_order(network)):
         from relucert.inputs.loading.onnx_file import runtime
 
         original = Runtime(*runtime(Path(source), network.input_shape))
@@ -89,7 +89,7 @@ class Origin:
     @classmethod
     def of(cls, source: Any, network: Network) -> Origin:
         """The origin of a network that was loaded from `source`: a file, a module that runs itself, or the network."""
-        if _is_onnx(source):
+        if is_onnx(source):
             path = Path(source).resolve()  # other processes may have other current folders
             return cls(path, False, file_digest(path))
         runs_itself = network.inference.rounds and isinstance(source, nn.Module)
@@ -145,10 +145,6 @@ def own_precision(network: Network) -> torch.dtype:
 def point_precision(network: Network) -> torch.dtype:
     """The precision of the points that the network is evaluated at."""
     return network.inference.dtype or own_precision(network)
-
-
-def _is_onnx(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike)) and str(source).lower().endswith(".onnx")
 
 
 def _by_torch(network: Network) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from relucert.common import packed
 from relucert.common.checks import checked_path
 from relucert.errors import InputError, LoadError
 from relucert.verification.specification import version_one, version_two
@@ -43,16 +42,9 @@ def read(path: str | os.PathLike[str]) -> PropertyFile:
     """A .vnnlib or .vnnlib.gz file."""
     file_path = checked_path(path, "a property")
     try:
-        with file_path.open("rb") as plain:
-            packed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(file_path, "rb") if packed else file_path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise LoadError(f"can't read the property {file_path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(content) > MOST_BYTES:
-        raise LoadError(f"the property {file_path} is longer than {MOST_BYTES >> 20} MB")
-    try:
-        text = content.decode("utf-8")
+        text = packed.content(file_path, MOST_BYTES).decode("utf-8")
+    except OSError as error:
+        raise LoadError(f"can't read the property {file_path}: {error.strerror or error}") from error
     except UnicodeDecodeError:
         raise LoadError(f"the property {file_path} is no text") from None
     return PropertyFile(file_path, text)
