@@ -305,7 +305,7 @@ def _runtime(model: ModelProto, path: Path, source: str, scores: ValueInfoProto 
 
 
 def _session(model: ModelProto, options: onnxruntime.SessionOptions) -> Any:
-    """The model in onnxruntime, or for operator sets and representations that are newer in ONNX's reference evaluator."""
+    """The model in onnxruntime, or where it is newer than that in ONNX's reference evaluator."""
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     try:
