@@ -18,6 +18,7 @@ from relucert.arithmetic.deviation import Deviation
 from relucert.arithmetic.rigor import TINY
 from relucert.bounding.dual_lines import DualLines, pull_through
 from relucert.bounding.interval import Interval
+from relucert.bounding.product_planes import SquareLines, gains
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation
 from relucert.common.slicing import SLICE_BYTES
@@ -121,6 +122,7 @@ class Pull:
         self.two_sided = path.relaxer.parallel and not path.upper
         self.met: dict[int, LinearForms] = {}
         self.constrained: set[int] = set()
+        self.minus_lines: dict[int, tuple[Tensor, Tensor]] = {}  # slopes and offsets, by a product's first square
         self.largest = 1  # bytes of forms
 
     def bound(self, value: int, forms: Tensor, offsets: Tensor | None = None) -> PulledBack:
@@ -200,12 +202,16 @@ class Pull:
         self.met[value] = form
         lines = self.path.lines(value)
         if not (lines.parallel or self.path.upper):
+            if value in self.path.products:
+                self._gain_by_planes(value, form)
             return self._between(value, lines, form)
         self._pay(form, self.path.cost(value))
         if self.path.relaxer.flat:
             return None
         if self.path.upper and value in self.duals.slopes and not self.network.activations[value].rectifier:
             return self._with_own_lines(value, source, form)
+        if value in self.path.products:
+            self._gain_by_planes(value, form)
         if self.path.upper:
             return self._with_duals(value, source, lines, form)
         return form.times(lines.slope_above)
@@ -284,6 +290,10 @@ class Pull:
         offsets = torch.where(
             form.coefficients > 0, 0 if least is None else least, activation.largest(slopes, *ends, self.arithmetic)
         )
+        if value in self.path.minuends:
+            self.minus_lines[self.path.minuends[value]] = slopes, offsets
+        elif value in self.path.products:
+            self._gain_by_own_planes(value, form, slopes, offsets)
         before, after = self.path.reference(source), self.path.reference(value)
         heights = slopes * form.local(before) + offsets - form.local(after)
         everywhere = torch.ones_like(before)
@@ -293,6 +303,31 @@ class Pull:
             sizes = slopes.abs() * form.local(moved) + offsets.abs() + form.local(after.abs())
             self.lose(form.mapped(lambda numbers: numbers * sizes), everywhere, 2 * form.terms + 12)
         return form.mapped(lambda numbers: numbers * slopes)
+
+    def _gain_by_planes(self, value: int, form: LinearForms) -> None:
+        """Adds what planes around products gain over the lines of both squares; form: on the first one.
+
+        The form on the other square has the same coefficients, negated: nothing but the difference leads to either.
+        """
+        found = self.path.product_gains(value)
+        if found is not None:
+            above, below = map(form.local, found)
+            self._gain(value, form, torch.where(form.coefficients > 0, above, below))
+
+    def _gain_by_own_planes(self, value: int, form: LinearForms, slopes: Tensor, offsets: Tensor) -> None:
+        """The same with lines of each form's own: slopes and offsets around the first square, as the form meets them.
+        """
+        factors = self.path.factors(value)
+        if factors is not None and value in self.minus_lines:
+            local = [factor.map(form.local) for factor in factors]
+            lines = SquareLines(slopes, offsets, *self.minus_lines[value])
+            self._gain(value, form, gains((local[0], local[1]), lines, form.coefficients > 0, self.arithmetic))
+
+    def _gain(self, value: int, form: LinearForms, per_unit: Tensor) -> None:
+        """Adds what every coefficient of a form on a value gains per unit, laid out like them."""
+        everywhere = torch.ones_like(self.path.reference(value))
+        gained = form.replaced(form.coefficients.abs() * per_unit).dot(everywhere)
+        self.gather(self.arithmetic.down(gained, form.terms + 3))
 
     def _with_constraints(self, source: int, form: LinearForms) -> LinearForms:
         """Adds to a form on a pre-activation its multiples of `z - u` and `z - l`."""

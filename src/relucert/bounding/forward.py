@@ -5,6 +5,7 @@ With Fast-Lin's relaxer the bounds are those of the paper's Algorithm 1 (see doc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from typing_extensions import assert_never
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.bounding.zonotope import Zonotope, ZonotopeSteps
 from relucert.common.deadline import check_time
@@ -71,6 +72,8 @@ def propagate_zonotope(
     steps = ZonotopeSteps(network, region, arithmetic, network.inference.rounds or most_symbols is not None)
     values: dict[int, Zonotope] = {}
     bounds: Bounds = {}
+    # A sum of exponentials may be enclosed by numbers where the reciprocal that follows is not defined.
+    steep = any(math.isinf(activation.lipschitz) for activation in network.activations.values())
     for value, dropped in network.schedule(wanted):
         check_time()
         if value == INPUT:
@@ -85,6 +88,8 @@ def propagate_zonotope(
             assert_never(operation)
         if value in wanted or value in network.preactivations:
             bounds[value] = driver.measure(value, values[value])
+            if steep:
+                bounds[value] = bounds[value].meet(propagate(network, region, bounds, value, arithmetic))
         for source in dropped:
             del values[source]
     return bounds

@@ -11,9 +11,9 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
 from relucert.bounding.forward import forward
-from relucert.bounding.interval import Bounds, TracedBounds, propagate
+from relucert.bounding.interval import Bounds, TracedBounds, meet, propagate
 from relucert.bounding.layerwise import enclose
-from relucert.bounding.narrow import NarrowBounds
+from relucert.bounding.narrow import bound_sources
 from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
 from relucert.bounding.signs import bound_signs
@@ -29,8 +29,7 @@ class TimedBounds(NamedTuple):
 
     def meet(self, other: TimedBounds) -> TimedBounds:
         """The intersection with further bounds of the same."""
-        met = {value: interval.meet(other.bounds[value]) for value, interval in self.bounds.items()}
-        return TimedBounds(met, self.seconds + other.seconds)
+        return TimedBounds(meet(self.bounds, other.bounds), self.seconds + other.seconds)
 
 
 def cheap_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> TimedBounds:
@@ -47,22 +46,22 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
         return {}
     if relaxer.parallel and network.suits_forward:
         return forward(network, region, relaxer, arithmetic, network.preactivations)
-    bounds, tight = Bounds(), dict[int, Tensor]()
     reduced = ReducedPath(network, region, relaxer, arithmetic)
-    zonotopes = narrow = None
-    if not (arithmetic.recorded or relaxer.flat):  # proof files say that neurons are pulled back
-        narrow = NarrowBounds()
+    bounds, tight = reduced.all_bounds, dict[int, Tensor]()
+    zonotopes, all_pulled = None, arithmetic.recorded or relaxer.flat  # as proof files say that they are
+    if not all_pulled:
         # By lines that are not parallel zonotopes only tell signs, as those of smooth activations never are.
         if relaxer.parallel or network.rectifiers_only:
             zonotopes = WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
-        if narrow is not None and value in network.narrow_sources:
-            bounds[value] = narrow.interval(reduced.path, value, network.narrow_sources[value], arithmetic)
+        sources = Bounds() if all_pulled else bound_sources(reduced, value)
+        if value in network.narrow_sources and not all_pulled:
+            bounds[value] = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic, ends=sources)
         elif not network.activation_depths[value]:
             bounds[value] = enclose(reduced.path, value, numbers=numbers)
         else:
-            prior = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic)
+            prior = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic, ends=sources)
             unstable = ~network.stable(value, *prior)
             if zonotopes is None or not zonotopes.suit(value, unstable, bounds):
                 bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)

@@ -59,8 +59,8 @@ class Interval(NamedTuple):
 
     def meet(self, other: Interval, where: Tensor | None = None) -> Interval:
         """The intersection of two intervals, of all neurons or of some, (batch, size); it is empty where a lower bound
-        is above its upper bound."""
-        met = Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+        is above its upper bound. A bound that is NaN says nothing, so the other one holds."""
+        met = Interval(torch.fmax(self.lower, other.lower), torch.fmin(self.upper, other.upper))
         if where is None:
             return met
         return Interval(*(torch.where(where, new, bound) for bound, new in zip(self, met, strict=True)))
@@ -114,6 +114,12 @@ def select(bounds: Bounds, members: Tensor | slice) -> Bounds:
     if not isinstance(bounds, TracedBounds):
         return fewer
     return TracedBounds(fewer, {value: tight[members] for value, tight in bounds.tight.items()})
+
+
+def meet(first: Bounds, second: Bounds) -> Bounds:
+    """The intersection of two bounds of the same, and what only one of them has."""
+    both = {value: interval.meet(second[value]) for value, interval in first.items() if value in second}
+    return {**first, **second, **both}
 
 
 def copied(bounds: Bounds) -> Bounds:

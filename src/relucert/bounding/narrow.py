@@ -1,31 +1,29 @@
-"""Pre-activations that are moves, scales and sums of far fewer numbers, bounded by the intervals of those numbers.
+"""Few numbers that many neurons are made of by moves, scales and sums: bounded first, by forms of their own.
 
 Attention multiplies every query with every key: the squares that stand for such products, and the differences of
-scores in a softmax, are as many as there are pairs. In large networks the queries, keys and scores are pulled back
-alone, and the pairs follow by interval arithmetic, as with McCormick's planes over a box. That loses what both numbers
-of a pair have in common, so smaller networks do without.
+scores in a softmax, are as many as there are pairs.
+
+- Where a product's factors have bounds, McCormick's planes hold (bounding/product_planes.py).
+- In large networks the pairs themselves follow from these bounds by interval arithmetic. That loses what both numbers
+  of a pair have in common, so smaller networks pull all of them back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Bounds, Interval, propagate
+from relucert.bounding.interval import Bounds
 from relucert.bounding.layerwise import enclose
-from relucert.bounding.reference import ReferencePath
+from relucert.bounding.reference import ReducedPath
 
 
-class NarrowBounds:
-    """The bounds of narrow values, each pulled back once for the wide pre-activations in a row that are made of it."""
+def bound_sources(reduced: ReducedPath, value: int) -> Bounds:
+    """Bounds the few numbers that a pre-activation is made of, where they are worth it and not known yet.
 
-    def __init__(self) -> None:
-        self._latest = Bounds()  # of the narrow values that the last wide pre-activation is made of
-
-    def interval(self, path: ReferencePath, value: int, sources: Collection[int], arithmetic: Arithmetic) -> Interval:
-        """The bounds of a wide pre-activation, from the path's bounds of every pre-activation before it.
-
-        sources: the narrow values; those of the whole network, as one that lost neurons has fewer wide values.
-        """
-        self._latest = {source: self._latest.get(source) or enclose(path, source) for source in sources}
-        return propagate(path.network, path.region, path.bounds, value, arithmetic, ends=self._latest)
+    Those of the whole network count, as one that lost neurons has fewer wide values.
+    """
+    network, known = reduced.whole, reduced.all_bounds
+    sources = set(network.narrow_sources.get(value, ()))
+    if not reduced.path.relaxer.parallel:
+        sources.update(network.factor_roots.get(value, ()))
+    for source in sorted(sources - known.keys()):
+        reduced.add(source, enclose(reduced.path, source), cut=False)
+    return {source: known[source] for source in sources}

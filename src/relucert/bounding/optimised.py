@@ -21,7 +21,7 @@ from relucert.bounding.ascent import BestBounds, Effort, Slopes, ascend
 from relucert.bounding.backward import DualVariables, Pull, PulledBack, bound_forms
 from relucert.bounding.dual_lines import DualLines
 from relucert.bounding.hidden import hidden_bounds
-from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied
+from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied, meet, propagate
 from relucert.bounding.layerwise import neuron_forms
 from relucert.bounding.memory import Recall, SlopeMemory
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
@@ -69,7 +69,7 @@ def _both_bounds(network: Network, region: Region, arithmetic: Arithmetic, recor
         tight = {value: where | adaptive.tight[value] for value, where in parallel.tight.items()}
     if recorder is not None:
         recorder.begin(network, region, {"fast-lin": parallel, "crown": adaptive})
-    return TracedBounds({value: interval.meet(adaptive[value]) for value, interval in parallel.items()}, tight)
+    return TracedBounds(meet(parallel, adaptive), tight)
 
 
 def optimised_margins(
@@ -139,20 +139,29 @@ class _Layers:
 
     def run(self, known: Bounds) -> Bounds:
         network, bounds = self.proof.whole, self.proof.all_bounds
-        for value in network.preactivations:
-            ascends = network.activation_depths[value] and value not in network.narrow_sources
-            relaxed = ascends and _relaxed(network, bounds)
-            interval = self._optimised(value, known[value]) if relaxed else known[value]
+        for value, interval in sorted(known.items()):
+            if value in network.narrow_sources or value in network.factor_roots:
+                interval = interval.meet(self._of_sources(value))
+            elif network.activation_depths[value] and _relaxed(network, bounds):
+                interval = self._optimised(value, interval)
             self.ascent.add(value, interval.cast(self.ascent.path.arithmetic.dtype))
             self.proof.add(value, interval)
         return bounds
+
+    def _of_sources(self, value: int) -> Interval:
+        """The bounds that follow from those of the few numbers that a pre-activation is made of."""
+        path, network = self.proof.path, self.proof.whole
+        sources = {*network.narrow_sources.get(value, ()), *network.factor_roots.get(value, ())}
+        known = {source: path.bounds[source] for source in sources if source in path.bounds}
+        return propagate(path.network, path.region, path.bounds, value, path.arithmetic, ends=known)
 
     def _optimised(self, value: int, interval: Interval) -> Interval:
         """Improves the bounds of a value's unstable neurons."""
         lower, upper = (bound.clone() for bound in interval)
         unstable = ~self.proof.whole.stable(value, lower, upper)
         neurons = unstable.any(0).nonzero().flatten()
-        numbers = self.ascent.path.network.pull_counts[value].numbers * len(lower)
+        counted = self.ascent.path.network.pull_counts.get(value)
+        numbers = (counted.numbers if counted else max(self.ascent.path.network.sizes)) * len(lower)
         for some in neurons.split(max(1, ROW_BYTES // (8 * numbers))) if len(neurons) else ():
             if time.monotonic() > self.ends:
                 break
@@ -175,7 +184,7 @@ class _Layers:
         size = network.sizes[value]
         positions, what = torch.cat([neurons, size + neurons]), [value] * len(region.radius)
         recall = self.memory.recall(region, what, positions, 2 * size, self.ascent)
-        report = _part(self.report, f"layer {network.preactivations.index(value) + 1}")
+        report = _part(self.report, f"layer {sum(before <= value for before in network.preactivations)}")
         best = _optimise(bounded(self.ascent), recall, self.effort, self.ends, report)
         lower, slopes = _proven(bounded(self.proof), self.proof, best, self.recorder)
         if self.recorder is not None:

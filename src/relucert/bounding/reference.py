@@ -18,8 +18,9 @@ from typing_extensions import assert_never
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import TINY, Arithmetic
-from relucert.bounding.interval import Bounds, Interval, activation_bounds, select, size_within
+from relucert.bounding.interval import Bounds, Interval, activation_bounds, propagate, select, size_within
 from relucert.bounding.noise import InputSize, noise, rounds
+from relucert.bounding.product_planes import SquareLines, gains
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Add, Affine, FlatAffine, Network
@@ -75,6 +76,9 @@ class ReferencePath:
         sums = [node.inputs for node in network.nodes if isinstance(node.operation, Add)]
         self._charged_at_sum = {value for inputs in sums for value in inputs if value in affine and uses[value] == 1}
         self._joined = {value for value in network.activations if uses[value] == 2}
+        planes = not (arithmetic.recorded or relaxer.parallel or network.inference.rounds)
+        self.products = {product.plus: product for product in network.products} if planes else {}
+        self.minuends = {product.minus: product.plus for product in self.products.values()}
 
     def charged_later(self, value: int) -> bool:
         """Whether the cost of this value is part of the cost of the only activation or sum that it feeds."""
@@ -116,6 +120,44 @@ class ReferencePath:
         if value == INPUT:
             return self.region.references[0]
         return FlatAffine.of(self.network, value).apply(*map(self._shared_reference, self._sources(value)))
+
+    @computed_once
+    def factors(self, value: int) -> tuple[Interval, Interval] | None:
+        """The intervals of a product's factors, by the value of its first square, where there are bounds of both.
+
+        Half of the sum and half of the difference of `x + y` and `x - y` are x and y, too.
+        """
+        product = self.products[value]
+        known = {root: self.bounds[root] for root in product.roots if root in self.bounds}
+        if not all(root in known or root in self.network.activations for root in product.roots):
+            return None
+        first, second = (
+            propagate(self.network, self.region, self.bounds, factor, self.arithmetic, ends=known)
+            for factor in product.factors
+        )
+        plus, minus = (self.bounds[self.network.source(square)] for square in (value, product.minus))
+        floor, ceil = self.arithmetic.floor, self.arithmetic.ceil
+        half_sum = Interval(floor((plus.lower + minus.lower) / 2), ceil((plus.upper + minus.upper) / 2))
+        half_difference = Interval(floor((plus.lower - minus.upper) / 2), ceil((plus.upper - minus.lower) / 2))
+        return first.meet(half_sum), second.meet(half_difference)
+
+    @computed_once
+    def product_gains(self, value: int) -> tuple[Tensor, Tensor] | None:
+        """What planes around a product gain over the lines of both its squares, by the value of the first one: per unit
+        of each positive coefficient on it, and of each negative one, (batch, size)."""
+        factors = self.factors(value)
+        if factors is None:
+            return None
+        plus, minus = self.lines(value), self.lines(self.products[value].minus)
+        nothing = torch.zeros_like(plus.high)
+        plus_low, minus_low = (nothing if lines.low is None else lines.low for lines in (plus, minus))
+        below = SquareLines(plus.slope_below, plus_low, minus.slope_above, minus.high)
+        above = SquareLines(plus.slope_above, plus.high, minus.slope_below, minus_low)
+        everywhere = torch.ones_like(nothing, dtype=torch.bool)
+        return (
+            gains(factors, below, everywhere, self.arithmetic),
+            gains(factors, above, ~everywhere, self.arithmetic),
+        )
 
     def height(self, value: int) -> Tensor:
         """How far the upper line of the activation that computes this value lies above the value's reference, at the

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from relucert.arithmetic.region import Region
-from relucert.arithmetic.rigor import DOUBLE, FLOAT
+from relucert.arithmetic.rigor import DOUBLE, FLOAT, RIGOROUS
 from relucert.bounding.adam import Adam
 from relucert.bounding.ascent import SMOOTH_RATE
 from relucert.bounding.backward import PulledBack, bound_forms
-from relucert.bounding.interval import Bounds
+from relucert.bounding.interval import Bounds, propagate
 from relucert.bounding.reference import ReferencePath
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
 from relucert.branch_and_bound.pool import join
@@ -62,10 +62,12 @@ class IntervalAscent:
     def roots(self, hidden: Bounds) -> IntervalNodes:
         """The whole region, for every row, with CROWN's lines; hidden: proven bounds, a batch of one."""
         count = len(self.bounds.rows)
-        lower, upper = (
-            torch.cat([hidden[value][side][0] for value in self.layout.sources]).double().repeat(count, 1)
-            for side in (0, 1)
-        )
+        network, region = self.network.cast(torch.float64), self.bounds.region.cast(torch.float64)
+        found = [
+            hidden[value] if value in hidden else propagate(network, region, hidden, value, RIGOROUS)
+            for value in self.layout.sources
+        ]
+        lower, upper = (torch.cat([side[0] for side in ends]).repeat(count, 1) for ends in zip(*found, strict=True))
         multipliers = torch.zeros(count, self.layout.neurons)
         size = sum(self.network.sizes[value] for value in self.layout.values)
         unknown = torch.full((count, size), torch.nan)

@@ -50,11 +50,15 @@ class IntervalNodes(NamedTuple):
 
 
 class NeuronLayout:
-    """Where the neurons of a network's pre-activations, and of its activations' values, stand among all of them."""
+    """Where the neurons of a network's pre-activations, and of its activations' values, stand among all of them.
+
+    Those of the roots of products' factors stand among the former; nobody splits them.
+    """
 
     def __init__(self, network: Network) -> None:
         needed = network.ancestors((network.output,))
-        self.sources = _columns(network, [value for value in network.preactivations if value in needed])
+        bounded = set(network.preactivations).union(*network.factor_roots.values())
+        self.sources = _columns(network, sorted(bounded & needed))
         self.values = _columns(network, [value for value in network.activations if value in needed])
         self.neurons = sum(network.sizes[value] for value in self.sources)
 

@@ -22,6 +22,7 @@ from relucert.network.operation import Affine
 from relucert.network.registry import Layer, is_layer
 from relucert.network.rounded_activation import evaluated
 from relucert.network.selection import Computed, apply, computed
+from relucert.network.squared_products import SquaredProduct, squared_products
 from relucert.network.work import PullCount, backward_work, forward_work, narrow_sources, pull_counts
 
 
@@ -176,6 +177,20 @@ class Network:
         """By wide pre-activation, as those of attention in large networks, the values of few numbers that it is made
         of."""
         return narrow_sources(self)
+
+    @cached_property
+    def products(self) -> tuple[SquaredProduct, ...]:
+        """The products of two computed values, which are written in squares."""
+        return squared_products(self)
+
+    @cached_property
+    def factor_roots(self) -> dict[int, set[int]]:
+        """By the pre-activations of a product's squares, the roots of its factors, but for values of activations."""
+        return {
+            self.source(square): set(product.roots) - set(self.activations)
+            for product in self.products
+            for square in (product.plus, product.minus)
+        }
 
     @cached_property
     def pull_counts(self) -> dict[int, PullCount]:

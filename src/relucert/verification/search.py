@@ -44,7 +44,7 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
     network, region, prop = problem.exact, problem.region, problem.prop
     left, last, known = list(range(prop.rows.shape[1])), None, None
     with suppress(TimeUp), until(ends):
-        for name in CHEAP[: 1 if _left_to_cuts(problem) else None]:
+        for name in _cheap(problem):
             late = name == CROWN and known and CROWN_COST * known.seconds > CROWN_SHARE * (ends - time.monotonic())
             if not left or late:
                 break
@@ -61,6 +61,13 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
                 timed = TimedBounds(copied(hidden), seconds)
                 known = timed if known is None else known.meet(timed)
     return Bounded(left, last, known)
+
+
+def _cheap(problem: Problem) -> tuple[str, ...]:
+    """The methods whose bounds come before any search. Planes around products go with CROWN's lines alone."""
+    if _left_to_cuts(problem):
+        return (INTERVAL,)
+    return (INTERVAL, CROWN) if problem.network.products else CHEAP
 
 
 def _left_to_cuts(problem: Problem) -> bool:

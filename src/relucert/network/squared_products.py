@@ -1,0 +1,84 @@
+"""Products of two computed values in a network, which imports write as differences of two squares.
+
+`x y = ((k x + y)^2 - (k x - y)^2) / (4 k)`: so every method that takes activations takes products. Bounds of the whole
+are tighter than those of both squares (bounding/product_planes.py), which is why they are found again here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from relucert.network.activation import Activation
+from relucert.network.add import Add
+from relucert.network.algebraic import Power
+from relucert.network.operation import Affine
+from relucert.network.pull_back import INPUT
+from relucert.network.scale import Scale
+
+if TYPE_CHECKING:
+    from relucert.network.graph import Network
+
+
+class SquaredProduct(NamedTuple):
+    """A product, `4 x y = (x + y)^2 - (x - y)^2`, by the values of a network.
+
+    Attributes:
+        plus: The square of the sum. Nothing but the difference of both squares is computed from it.
+        minus: The square of the difference, computed after the other one; likewise.
+        factors: x and y.
+        roots: For each factor, the value that it is moved, scaled and shifted from, or the factor itself.
+    """
+
+    plus: int
+    minus: int
+    factors: tuple[int, int]
+    roots: tuple[int, int]
+
+
+def squared_products(network: Network) -> tuple[SquaredProduct, ...]:
+    """The products of a network, in order."""
+    found = (_product(network, value) for value, _ in network.steps())
+    return tuple(product for product in found if product is not None)
+
+
+def _product(network: Network, value: int) -> SquaredProduct | None:
+    """The product whose squares are subtracted here, if it is one: the pattern that imports write."""
+    squares = _difference(network, value)
+    if squares is None or any(len(network.users[between]) > 1 for between in (*squares, network.node(value).inputs[1])):
+        return None
+    plus, minus = squares
+    if not all(_is_square(network, square) for square in squares) or minus < plus:
+        return None
+    added, subtracted = network.source(plus), network.source(minus)
+    factors = _difference(network, subtracted)
+    if factors is None or not isinstance(network.node(added).operation, Add) or network.node(added).inputs != factors:
+        return None
+    return SquaredProduct(plus, minus, factors, (_root(network, factors[0]), _root(network, factors[1])))
+
+
+def _is_square(network: Network, value: int) -> bool:
+    operation = network.activations.get(value)
+    return isinstance(operation, Power) and operation.exponent == 2
+
+
+def _difference(network: Network, value: int) -> tuple[int, int] | None:
+    """The two values whose difference a value is, if it is one."""
+    if value == INPUT or not isinstance(network.node(value).operation, Add):
+        return None
+    first, negated = network.node(value).inputs
+    operation = network.node(negated).operation if negated != INPUT else None
+    if not isinstance(operation, Scale) or not bool((operation.factor == -1).all()):
+        return None
+    return first, network.source(negated)
+
+
+def _root(network: Network, value: int) -> int:
+    """The value that this one is moved, scaled and shifted from: as many numbers, or fewer, where some are repeated."""
+    while value != INPUT:
+        node = network.node(value)
+        if isinstance(node.operation, Activation) or len(node.inputs) > 1:
+            break
+        if isinstance(node.operation, Affine) and node.operation.work:
+            break
+        (value,) = node.inputs
+    return value
