@@ -315,8 +315,7 @@ class Pull:
             self._gain(value, form, torch.where(form.coefficients > 0, above, below))
 
     def _gain_by_own_planes(self, value: int, form: LinearForms, slopes: Tensor, offsets: Tensor) -> None:
-        """The same with lines of each form's own: slopes and offsets around the first square, as the form meets them.
-        """
+        """The same with lines of each form's own: slopes and offsets around the first square, as the form meets them."""
         factors = self.path.factors(value)
         if factors is not None and value in self.minus_lines:
             local = [factor.map(form.local) for factor in factors]

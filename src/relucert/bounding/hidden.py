@@ -49,29 +49,29 @@ def hidden_bounds(network: Network, region: Region, relaxer: Relaxer, arithmetic
     reduced = ReducedPath(network, region, relaxer, arithmetic)
     bounds, tight = reduced.all_bounds, dict[int, Tensor]()
     zonotopes, all_pulled = None, arithmetic.recorded or relaxer.flat  # as proof files say that they are
-    if not all_pulled:
-        # By lines that are not parallel zonotopes only tell signs, as those of smooth activations never are.
-        if relaxer.parallel or network.rectifiers_only:
-            zonotopes = WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
+    # By lines that are not parallel zonotopes only tell signs, as those of smooth activations never are.
+    if not all_pulled and (relaxer.parallel or network.rectifiers_only):
+        zonotopes = WindowZonotopes(network, region, relaxer if relaxer.parallel else FAST_LIN, arithmetic)
     for value in network.preactivations:
         numbers = network.pull_counts[value].numbers if value in network.pull_counts else None
         sources = Bounds() if all_pulled else bound_sources(reduced, value)
+        path = reduced.path
         if value in network.narrow_sources and not all_pulled:
-            bounds[value] = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic, ends=sources)
+            bounds[value] = propagate(path.network, region, path.bounds, value, arithmetic, ends=sources)
         elif not network.activation_depths[value]:
-            bounds[value] = enclose(reduced.path, value, numbers=numbers)
+            bounds[value] = enclose(path, value, numbers=numbers)
         else:
-            prior = propagate(reduced.path.network, region, reduced.path.bounds, value, arithmetic, ends=sources)
+            prior = propagate(path.network, region, path.bounds, value, arithmetic, ends=sources)
             unstable = ~network.stable(value, *prior)
             if zonotopes is None or not zonotopes.suit(value, unstable, bounds):
-                bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
+                bounds[value], tight[value] = bound_signs(path, value, prior, numbers=numbers)
             else:
                 by_zonotope = prior.meet(zonotopes.interval(value, bounds), unstable)
                 if relaxer.parallel:
                     bounds[value], tight[value] = by_zonotope, torch.stack([unstable, unstable], 1)
                 else:
                     prior = prior.meet(by_zonotope, unstable & network.stable(value, *by_zonotope))
-                    bounds[value], tight[value] = bound_signs(reduced.path, value, prior, numbers=numbers)
+                    bounds[value], tight[value] = bound_signs(path, value, prior, numbers=numbers)
         reduced.add(value, bounds[value], cut=value != network.preactivations[-1])
     return TracedBounds(bounds, tight, reduced)
 

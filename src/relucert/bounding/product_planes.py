@@ -48,7 +48,7 @@ def gains(factors: tuple[Interval, Interval], lines: SquareLines, positive: Tens
     offset = lines.plus_offset - lines.minus_offset
     above, below = least - arithmetic.ceil(offset), arithmetic.floor(offset) - largest
     gained = arithmetic.floor(torch.where(positive, above, below))
-    return torch.where(usable & (gained > 0) & gained.isfinite(), gained, 0)
+    return torch.where(usable & offset.isfinite() & (gained > 0), gained, 0)
 
 
 def _at_corners(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from relucert.network.activation import Activation
 from relucert.network.add import Add
 from relucert.network.algebraic import Power
-from relucert.network.operation import Affine
 from relucert.network.pull_back import INPUT
 from relucert.network.scale import Scale
 
@@ -75,10 +74,8 @@ def _difference(network: Network, value: int) -> tuple[int, int] | None:
 def _root(network: Network, value: int) -> int:
     """The value that this one is moved, scaled and shifted from: as many numbers, or fewer, where some are repeated."""
     while value != INPUT:
-        node = network.node(value)
-        if isinstance(node.operation, Activation) or len(node.inputs) > 1:
+        operation, inputs = network.node(value).operation, network.node(value).inputs
+        if isinstance(operation, Activation) or operation.work or len(inputs) > 1:
             break
-        if isinstance(node.operation, Affine) and node.operation.work:
-            break
-        (value,) = node.inputs
+        (value,) = inputs
     return value
