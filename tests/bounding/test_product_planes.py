@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import relucert
 from relucert import Network, Region
+from relucert.arithmetic.property import Property
 from relucert.arithmetic.rigor import DOUBLE, RECORDED, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import bound_forms
@@ -22,7 +23,9 @@ from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
 from relucert.branch_and_bound.interval_ascent import IntervalAscent
 from relucert.branch_and_bound.interval_nodes import IntervalNodes, NodeBounds
-from relucert.network import Add, Node, Power, Scale
+from relucert.network import Power
+from relucert.query.problem import Problem
+from tests.transformers import attention_network
 
 SQUARE = Power(2)
 
@@ -33,27 +36,6 @@ class _Times(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         product = inputs[:, :1] * (inputs[:, 1:] + 1)
         return torch.cat([product, -product], 1)
-
-
-class _Attention(nn.Module):
-    """Attention of four positions with a ReLU layer behind it, and a quotient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(5, 16), nn.Linear(16, 3)
-        self.heads = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        tokens = self.first(inputs).reshape(-1, 4, 4)
-        query, key, value = (head(tokens) for head in self.heads)
-        mixed = torch.softmax(query @ key.transpose(-1, -2), -1) @ value + tokens
-        scores: Tensor = self.last(torch.relu(mixed).flatten(1) / (1 + tokens.flatten(1) ** 2))
-        return scores
-
-
-def _attention() -> Network:
-    torch.manual_seed(1)
-    return relucert.load(_Attention().double(), input_shape=(5,))
 
 
 def _region(radius: float = 0.05) -> Region:
@@ -70,39 +52,6 @@ def _points(region: Region) -> Tensor:
 def _lower(network: Network, region: Region, hidden: Bounds, rows: Tensor, arithmetic: Arithmetic = RIGOROUS) -> Tensor:
     path = ReferencePath(network, region, hidden, CROWN, arithmetic)
     return bound_forms(path, network.output, rows[None]).lower[0]
-
-
-def test_the_products_of_attention_and_of_a_quotient_are_found() -> None:
-    network = _attention()
-    assert len(network.products) == 3
-    for product in network.products:
-        assert product.plus < product.minus
-        points = network.values(_points(_region()))
-        first, second = (points[factor] for factor in product.factors)
-        torch.testing.assert_close(points[product.plus] - points[product.minus], 4 * first * second)
-        for factor, root in zip(product.factors, product.roots, strict=True):
-            assert network.ancestors((factor,)) >= {root}
-    assert not relucert.load("mnist-2x20").products
-
-
-@pytest.mark.parametrize("fault", ["another use", "another power", "a sum", "another factor"])
-def test_other_differences_are_no_products(fault: str) -> None:
-    """Forms on the second square must be the negatives of those on the first one, and both of the same two values."""
-    minus, plus = Scale(torch.tensor(-1.0), divide=False), Scale(torch.tensor(1.0), divide=False)
-    nodes = [
-        Node(Scale(torch.tensor(2.0), divide=False), (0,)),
-        Node(Add(), (1, 0)),
-        Node(SQUARE, (2,)),
-        Node(minus, (1 if fault == "another factor" else 0,)),
-        Node(Add(), (1, 4)),
-        Node(Power(4) if fault == "another power" else SQUARE, (5,)),
-        Node(plus if fault == "a sum" else minus, (6,)),
-        Node(Add(), (3, 7)),
-        Node(Add(), (8, 3 if fault == "another use" else 0)),
-    ]
-    assert not Network((4,), tuple(nodes)).products
-    sound = [*nodes[:3], Node(minus, (0,)), Node(Add(), (1, 4)), Node(SQUARE, (5,)), Node(minus, (6,)), nodes[7]]
-    assert [product.factors for product in Network((4,), tuple(sound)).products] == [(1, 0)]
 
 
 def test_gains_lead_to_the_exact_offset_of_any_slopes() -> None:
@@ -169,7 +118,7 @@ def test_optimised_planes_around_one_product_are_exact(centre: tuple[float, floa
 @pytest.mark.parametrize("arithmetic", [DOUBLE, RIGOROUS], ids=["float", "rigorous"])
 def test_planes_gain_and_enclose_samples(arithmetic: Arithmetic) -> None:
     """The margins with intervals of the factors are above those without, and below all samples; so is every neuron."""
-    network, region = _attention(), _region(0.5)
+    network, region = attention_network(), _region(0.5)
     values = network.values(_points(region))
     hidden = hidden_bounds(network, region, CROWN, arithmetic)
     slack = 0 if arithmetic is RIGOROUS else 1e-12
@@ -186,7 +135,7 @@ def test_planes_gain_and_enclose_samples(arithmetic: Arithmetic) -> None:
 
 
 def test_optimised_neurons_of_attention_enclose_samples() -> None:
-    network, region = _attention(), _region()
+    network, region = attention_network(), _region()
     values = network.values(_points(region))
     known = hidden_bounds(network, region, CROWN, RIGOROUS)
     bounds = optimised_bounds(network, region, known=known)
@@ -204,7 +153,7 @@ def _widths(interval: Interval) -> Tensor:
 
 
 def test_proof_files_do_without_planes() -> None:
-    network, region = _attention(), _region()
+    network, region = attention_network(), _region()
     recorded = hidden_bounds(network, region, CROWN, RECORDED)
     assert set(recorded) == set(network.preactivations)
     path = ReferencePath(network, region, recorded, CROWN, RECORDED)
@@ -213,7 +162,7 @@ def test_proof_files_do_without_planes() -> None:
 
 def test_nodes_with_split_squares_hold_where_they_are() -> None:
     """Halves of squares' intervals make those of the factors shorter; bounds hold at all samples within a node."""
-    network, region = _attention(), _region()
+    network, region = attention_network(), _region()
     rows = torch.eye(3, dtype=torch.float64)
     hidden = hidden_bounds(network, region, CROWN, RIGOROUS)
     ascent = IntervalAscent(network, region, rows, torch.zeros(3).double())
@@ -240,7 +189,7 @@ def test_nodes_with_split_squares_hold_where_they_are() -> None:
 
 def test_zonotopes_of_exponentials_stay_within_the_domain_of_reciprocals() -> None:
     """The sum of a softmax's exponentials is at least 1, which a zonotope may not know."""
-    network, region = _attention(), _region(0.8)
+    network, region = attention_network(), _region(0.8)
     bounds = hidden_bounds(network, region, FAST_LIN, RIGOROUS)
     assert not any(bool(end.isnan().any()) for interval in bounds.values() for end in interval)
 
@@ -251,3 +200,26 @@ def test_what_is_no_number_leaves_the_other_bound() -> None:
     for met in (known.meet(Interval(nothing, nothing)), Interval(nothing, nothing).meet(known)):
         assert torch.equal(met.lower, known.lower)
         assert torch.equal(met.upper, known.upper)
+
+
+def test_charges_of_own_lines_are_those_of_their_slopes() -> None:
+    """Slopes of reciprocals of large numbers are tiny: what is charged for them must not be that of a ReLU's."""
+    network = relucert.load(_Shares().double(), input_shape=(4,)).cast(torch.float64)
+    centre = torch.tensor([[2e2, 2.5e2, 3e2, 2.2e2]]).double()
+    region = Region.around(centre, torch.tensor([5.0]).double(), "inf")
+    rows, offsets = torch.eye(2, dtype=torch.float64), torch.zeros(2).double()
+    network = Problem(network, region, Property(rows[None], offsets[None])).balanced().network
+    nodes = IntervalAscent(network, region, rows, offsets).roots(hidden_bounds(network, region, CROWN, RIGOROUS))
+    nodes = nodes._replace(slopes=torch.zeros_like(nodes.slopes))
+    proven, computed = (NodeBounds(network, region, rows, offsets, arithmetic) for arithmetic in (RIGOROUS, DOUBLE))
+    torch.testing.assert_close(proven.lower(nodes), computed.lower(nodes), rtol=1e-6, atol=1e-6)
+
+
+class _Shares(nn.Module):
+    """Mean of numbers weighted by their cubes' shares, as in Pensieve's networks, and its negative."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        cubes = torch.relu(inputs) ** 3
+        weights = torch.tensor([[1.0, 2.0, 4.0, 8.0]], dtype=torch.float64)
+        mean = (cubes * (1 / cubes.sum(1, keepdim=True)) * weights).sum(1, keepdim=True)
+        return torch.cat([mean, -mean], 1)

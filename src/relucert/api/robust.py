@@ -203,6 +203,7 @@ class _RobustnessSearch:
         self.prop = problem.prop
         rows, hidden = list(range(self.prop.rows.shape[1])), None
         if self.options.proof is None:
+            problem = problem.balanced()
             ends = self.started + (1 - ATTACK_SHARE) * (self.ends - self.started)
             rows, method, hidden = bounded(problem, ends, self.reporter)
             if not rows:

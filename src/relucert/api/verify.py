@@ -247,6 +247,7 @@ class _Verification:
             check_time()
             rows, hidden = list(range(len(group.violations))), None
             if not self.record:
+                group = group._replace(problem=group.problem.balanced())
                 rows, method, hidden = bounded(group.problem, ends, partial(self._report, 0))
                 self.method = method if method is not None else self.method
             if rows:

@@ -262,7 +262,7 @@ class Pull:
             pulled = Rows(pulled.rows() - taken.coefficients, form.shape)
         if self.arithmetic.rigorous:
             # TINY is for what underflows before it is multiplied with a coefficient.
-            size = lines.slope_below.abs().clamp(min=1) * before.abs() + after.abs() + TINY
+            size = self.path.steepest(value) * before.abs() + after.abs() + TINY
             size = size if lines.low is None else size + lines.low.abs()
             self.lose(form, size, 2 * form.terms + 4)
             if value in self.duals.multipliers:
@@ -315,7 +315,7 @@ class Pull:
             self._gain(value, form, torch.where(form.coefficients > 0, above, below))
 
     def _gain_by_own_planes(self, value: int, form: LinearForms, slopes: Tensor, offsets: Tensor) -> None:
-        """The same with lines of each form's own: slopes and offsets around the first square, as the form meets them."""
+        """The same with lines of each form's own: slopes and offsets around the first square."""
         factors = self.path.factors(value)
         if factors is not None and value in self.minus_lines:
             local = [factor.map(form.local) for factor in factors]

@@ -122,6 +122,19 @@ class ReferencePath:
         return FlatAffine.of(self.network, value).apply(*map(self._shared_reference, self._sources(value)))
 
     @computed_once
+    def steepest(self, value: int) -> Tensor:
+        """The largest absolute slope that lines around the activation which computes this value may have, those of
+        forms with lines of their own included: (batch, size)."""
+        lines, activation = self.lines(value), self.network.activations[value]
+        slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
+        if not self.upper:
+            return slope
+        if activation.rectifier:
+            return slope.clamp(min=1)
+        flattest, steepest = activation.derivatives(*self.bounds[self.network.source(value)])
+        return torch.maximum(slope, torch.maximum(flattest.abs(), steepest.abs()))
+
+    @computed_once
     def factors(self, value: int) -> tuple[Interval, Interval] | None:
         """The intervals of a product's factors, by the value of its first square, where there are bounds of both.
 
@@ -274,9 +287,7 @@ class ReferencePath:
         before = self.cost(source) if source in self._charged_at_activation else None
         if not self.arithmetic.rigorous:
             return half if before is None else lines.slope_above.abs() * before + (0 if half is None else half)
-        slope = torch.maximum(lines.slope_below.abs(), lines.slope_above.abs())
-        if self.upper:
-            slope = slope.clamp(min=1)  # what the lower lines of a form may have
+        slope = self.steepest(value)
         size = 2 * slope * self.reference(source).abs() + lines.high.abs() + self.reference(value).abs()
         if lines.low is not None:
             size = size + lines.low.abs()

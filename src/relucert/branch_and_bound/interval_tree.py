@@ -30,6 +30,7 @@ from relucert.common.deadline import within
 from relucert.query.problem import Problem
 
 PATIENT = Effort(60, decay=0.95, least=0.003)  # for hidden layers, where time allows so many steps
+FIRST_SHARE, FIRST_SECONDS = 0.05, 10.0  # of the time, and at most, for a tree before hidden layers are optimised
 HIDDEN_SHARE = 0.5  # of the time, for hidden layers
 FEWEST_STEPS = 3  # for hidden layers: where time allows fewer, it is the tree's
 STEP_COST = 2.0  # of one step for all hidden layers, in times of their bounds by Fast-Lin and CROWN
@@ -47,12 +48,22 @@ class IntervalProver(Prover):
         tree = IntervalTree(self.problem)
         visitor = tree.visitor(self.ends, self.violates)
         hidden = self.hidden or cheap_bounds(self.problem.exact, self.problem.region, RIGOROUS)
-        rows = visitor.bounded(tree.ascent.roots(hidden.bounds), ROOT_STEPS).rows
-        self.nodes = visitor.nodes
-        if not len(rows):
+        roots = visitor.bounded(tree.ascent.roots(hidden.bounds), ROOT_STEPS)
+        self.nodes, self.waiting = visitor.nodes, Pool(roots)
+        if self._ends_soon(tree, visitor):
             return True
-        self.waiting = Pool(tree.ascent.roots(self._optimised(hidden)).pick(rows))
+        self.waiting = Pool(tree.ascent.roots(self._optimised(hidden)).pick(roots.rows))
         return self._searched(tree, visitor, self.waiting, self.ends)
+
+    def _ends_soon(self, tree: IntervalTree, visitor: IntervalVisitor) -> bool:
+        """Whether a first tree, below the bounds of hidden neurons that cheap methods have found, closes all nodes."""
+        try:
+            stop = min(within(self.ends, FIRST_SHARE), time.monotonic() + FIRST_SECONDS)
+            return self._searched(tree, visitor, self.waiting, stop)
+        except Ended as ended:
+            if ended.reason != UNSPLITTABLE:
+                raise
+            return False
 
     def _optimised(self, hidden: TimedBounds) -> Bounds:
         """The bounds of hidden neurons by optimised lines, of as many steps as a share of the time allows, if that is

@@ -1,12 +1,17 @@
 """Products of two computed values in a network, which imports write as differences of two squares.
 
 `x y = ((k x + y)^2 - (k x - y)^2) / (4 k)`: so every method that takes activations takes products. Bounds of the whole
-are tighter than those of both squares (bounding/product_planes.py), which is why they are found again here.
+are tighter than those of both squares (bounding/product_planes.py), which is why they are found again here. Any k will
+do: both squares are tightest, and float32 tells them apart best, where k x varies as much as y.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
 
 from relucert.network.activation import Activation
 from relucert.network.add import Add
@@ -16,6 +21,8 @@ from relucert.network.scale import Scale
 
 if TYPE_CHECKING:
     from relucert.network.graph import Network
+
+FARTHEST = 40  # the largest exponent of a k = 2^e, times which the k of before is taken
 
 
 class SquaredProduct(NamedTuple):
@@ -38,6 +45,47 @@ def squared_products(network: Network) -> tuple[SquaredProduct, ...]:
     """The products of a network, in order."""
     found = (_product(network, value) for value, _ in network.steps())
     return tuple(product for product in found if product is not None)
+
+
+def balanced(network: Network, points: Tensor) -> Network:
+    """The same function with k times a power of two for each product, chosen by how much its factors vary at points,
+    (count, inputs)."""
+    if not network.products:
+        return network
+    values, operations = network.cast(points.dtype).values(points), dict[int, Scale]()
+    for product in network.products:
+        scales = _scales(network, product)
+        first, second = (_spread(values[factor]) for factor in product.factors)
+        if scales is not None and 0 < first < math.inf and 0 < second < math.inf:
+            times = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(second) - math.log2(first))))
+            for value, factor in zip(scales, (times, 1 / times), strict=True):
+                scale = network.node(value).operation
+                assert isinstance(scale, Scale)
+                operations[value] = replace(scale, factor=scale.factor * factor)
+    return network.with_operations(operations)
+
+
+def _spread(values: Tensor) -> float:
+    """How much the coordinates vary, in the mean; 0 where that is unknown."""
+    return float(values.std(0).mean().nan_to_num(0.0))
+
+
+def _scales(network: Network, product: SquaredProduct) -> tuple[int, int] | None:
+    """The values of the two factors k and 1 / (4 k), where nothing else depends on them."""
+    value, (difference,) = product.factors[0], network.users[network.users[product.minus][0]]
+    while not _is_factor(network, value):
+        if value == product.roots[0] or len(network.users[value]) > 1 + (value == product.factors[0]):
+            return None
+        value = network.source(value)
+    results = network.users[difference]
+    if len(network.users[value]) > 1 + (value == product.factors[0]) or len(results) != 1:
+        return None
+    return (value, results[0]) if _is_factor(network, results[0]) else None
+
+
+def _is_factor(network: Network, value: int) -> bool:
+    operation = network.node(value).operation if value != INPUT else None
+    return isinstance(operation, Scale) and not operation.divide
 
 
 def _product(network: Network, value: int) -> SquaredProduct | None:

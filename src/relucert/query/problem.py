@@ -10,7 +10,11 @@ from torch import Tensor
 
 from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
+from relucert.arithmetic.rigor import DOUBLE
 from relucert.network import Network
+from relucert.network.squared_products import balanced
+
+POINTS = 16  # of a region, at which the spreads of the factors of products are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,18 @@ class Problem:
     def centre(self) -> Tensor:
         """The centre of the first region, (size,)."""
         return self.region.centre[0]
+
+    def balanced(self) -> Problem:
+        """The same questions about the same function, whose products of two values are written so that both squares are
+        tight in the first region."""
+        if not self.network.products:
+            return self
+        generator = torch.Generator().manual_seed(0)
+        spans = self.region.spans(DOUBLE).largest[0]
+        moves = 2 * torch.rand(POINTS, len(spans), generator=generator, dtype=spans.dtype) - 1
+        with torch.no_grad():
+            network = balanced(self.network, self.region.reference[0] + moves * spans)
+        return replace(self, network=network)
 
     def at(self, radius: float | Tensor) -> Problem:
         """The questions about regions of another radius: a number, or one radius per question, (batch,)."""

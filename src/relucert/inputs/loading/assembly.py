@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from relucert.errors import UnsupportedError
-from relucert.inputs.loading.fusion import ProductValues, balanced, tidied
+from relucert.inputs.loading.fusion import tidied
 from relucert.inputs.loading.gates import product, quotient
 from relucert.inputs.loading.local import Axis, picked
 from relucert.inputs.loading.operands import PRECISIONS, Operand, broadcast, computed_value, scalar
@@ -39,9 +39,11 @@ from relucert.network import (
     Shape,
     Shift,
 )
+from relucert.network.squared_products import balanced
 
 MOST_PRODUCTS = 2**20
 """The most products of two values in one layer: each takes two neurons."""
+BALANCING_POINTS = 8  # random inputs at which the spreads of the factors of products are compared
 
 
 class Assembly:
@@ -69,7 +71,6 @@ class Assembly:
         self._roundings = 0
         self._stored_in: set[torch.dtype] = set()  # the precisions of constants with axes, which widen what they meet
         self._count = count
-        self._products: list[ProductValues] = []
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -266,9 +267,14 @@ class Assembly:
         shape = self.shapes[output]
         if self.batch is None and prod(shape[:-1]) == 1:  # axes of size 1 before the scores, or none at all
             output = self.reshaped(output, (prod(shape),))
-        nodes = self._nodes if self._live else balanced(self._nodes, self._products, self.shapes)
-        kept = tuple(tidied(nodes, output))
-        return Network(self.shapes[0], kept, name, remarks=remarks, real_only=real_only)
+        kept = tuple(tidied(self._nodes, output))
+        network = Network(self.shapes[0], kept, name, remarks=remarks, real_only=real_only)
+        if self._live:
+            return network
+        generator = torch.Generator().manual_seed(0)
+        points = torch.randn(BALANCING_POINTS, prod(self.shapes[0]), generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            return balanced(network, points)
 
     def _append(self, operation: Layer, *inputs: int) -> int:
         self.shapes.append(operation.shape(*(self.shapes[source] for source in inputs)))
@@ -301,16 +307,17 @@ class Assembly:
         return inverse if isinstance(top, Tensor) else self.multiply(top, inverse)
 
     def _in_squares(self, left: int, right: int) -> int:
-        """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end."""
+        """`left * right`, broadcast to one shape, in squares; their scales are chosen in the end.
+
+        The pattern is the one that `relucert.network.squared_products` finds again.
+        """
         shape = self._joint_shape(left, right)
         if prod(shape) > MOST_PRODUCTS:
             raise UnsupportedError(f"{prod(shape):,} products of two computed values, more than {MOST_PRODUCTS:,}")
         scaled = self.multiply(left, scalar(1.0))
         first, second = (self.expanded(value, shape) for value in (scaled, right))
         squares = [self._append(Power(2), self.add(first, second, sign)) for sign in (1.0, -1.0)]
-        result = self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
-        self._products.append(ProductValues(left, right, scaled, result))
-        return result
+        return self.multiply(self.add(squares[0], squares[1], -1.0), scalar(0.25))
 
     def _sum(self, value: int, addend: Operand, times: float) -> int:
         if isinstance(addend, Tensor):
