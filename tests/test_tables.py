@@ -128,6 +128,7 @@ def test_the_document_lists_the_operators_that_are_understood() -> None:
     assert set(re.findall(r"`(\w+)`", onnx_line)) == set(onnx_rules.RULES)
 
 
+TRANSFORMER = (4, 2, 5, 0.1, "relu", 1e-5, True)  # with the batch first
 CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
 SETTINGS: dict[str, tuple[object, ...]] = {
     "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,),
@@ -136,6 +137,8 @@ SETTINGS: dict[str, tuple[object, ...]] = {
     **{f"{name}{axes}d": (4,) if name == "BatchNorm" else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
     **{f"{prefix}{name}{axes}d": (2,) for prefix in ("", "Adaptive") for name in HALF for axes in (1, 2)},
     **dict.fromkeys(("ZeroPad2d", "ReflectionPad2d", "ReplicationPad2d", "CircularPad2d"), (1,)),
+    "TransformerEncoderLayer": TRANSFORMER,
+    "TransformerEncoder": (torch.nn.TransformerEncoderLayer(*TRANSFORMER), 1),
 }  # fmt: skip
 OF_IMAGES = ("2d", "Shuffle", "Unshuffle", "Upsample")
 
@@ -149,8 +152,10 @@ def test_the_table_of_layers_has_modules_that_load() -> None:
     assert len(names) > 30
     images = [name for name in names if name.endswith(OF_IMAGES)]
     lines = [name for name in names if name.endswith("1d")]
-    flat = [name for name in names if name not in (*images, *lines, last[0])]
-    for chosen, shape in ((flat, (4,)), (images, (4, 10, 10)), (lines, (4, 8))):
+    tokens = [name for name in names if "Transformer" in name]
+    inner = ("MultiheadAttention", last[0])  # attention takes three values, and is a layer of the transformers
+    flat = [name for name in names if name not in (*images, *lines, *tokens, *inner)]
+    for chosen, shape in ((flat, (4,)), (images, (4, 10, 10)), (lines, (4, 8)), (tokens, (3, 4))):
         ends = [] if chosen is flat else [torch.nn.Flatten(), torch.nn.LogSoftmax(1)]
         layers = [getattr(torch.nn, name)(*SETTINGS.get(name, ())) for name in chosen]
         with pytest.warns(relucert.RemarkWarning, match="softmax"):

@@ -148,8 +148,8 @@ def test_a_faulty_import_before_the_last_layer_is_noticed(tmp_path: Path, monkey
 
         return translate
 
-    linear, gemm = torch_rules.RULES["addmm"], onnx_rules.RULES["Gemm"]
-    monkeypatch.setitem(torch_rules.RULES, "addmm", torch_rules.TorchRule(moved(linear.translate), linear.arguments))
+    linear, gemm = torch_rules.RULES["linear"], onnx_rules.RULES["Gemm"]
+    monkeypatch.setitem(torch_rules.RULES, "linear", torch_rules.TorchRule(moved(linear.translate), linear.arguments))
     monkeypatch.setitem(onnx_rules.RULES, "Gemm", onnx_rules.OnnxRule(moved(gemm.translate)))
     for last in ("module", "log module", "arg max"):
         with pytest.raises(MismatchError):

@@ -363,11 +363,11 @@ def test_weights_that_are_not_numbers_are_refused() -> None:
 
 
 def transposed(assembly: Assembly, call: torch_rules.TorchCall) -> Operand:
-    return assembly.add(assembly.linear(call.operand("mat1"), call.constant("mat2")), call.constant("self"))
+    return assembly.add(assembly.linear(call.operand("input"), call.constant("weight").T), call.constant("bias"))
 
 
 def without_bias(assembly: Assembly, call: torch_rules.TorchCall) -> Operand:
-    return assembly.linear(call.operand("mat1"), call.constant("mat2").T)
+    return assembly.linear(call.operand("input"), call.constant("weight"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -377,8 +377,8 @@ def test_a_faulty_import_is_noticed(
     dtype: torch.dtype,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rule = torch_rules.TorchRule(fault, torch_rules.RULES["addmm"].arguments)
-    monkeypatch.setitem(torch_rules.RULES, "addmm", rule)
+    rule = torch_rules.TorchRule(fault, torch_rules.RULES["linear"].arguments)
+    monkeypatch.setitem(torch_rules.RULES, "linear", rule)
     with pytest.raises(MismatchError, match="differs from torch"):
         load(nn.Sequential(nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).to(dtype))
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from relucert.errors import LoadError, UnsupportedError
 from relucert.inputs.loading import load
+from relucert.inputs.loading.torch_attention import batch_first
 from relucert.inputs.loading.torch_export import exported
 from relucert.inputs.loading.torch_graph import trace, translate
 from relucert.inputs.loading.torch_record import record
@@ -53,6 +54,30 @@ class Pooling(nn.Module):
         return scores
 
 
+class Heads(nn.Module):
+    """Attention to tokens, one of which is learnt, in products of matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.first, self.last = nn.Parameter(torch.randn(1, 1, 8)), nn.Linear(8, 8, False), nn.Linear(8, 3)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = torch.cat([self.token.expand(images.shape[0], -1, -1), images[:, 0]], 1)
+        heads = self.first(self.norm(tokens)).unflatten(-1, (2, -1)).transpose(1, 2)
+        mixed = (heads @ heads.transpose(-1, -2)).softmax(-1) @ heads
+        mixed = mixed + functional.scaled_dot_product_attention(heads, heads.flip(2), heads)
+        products = torch.bmm(tokens, tokens.transpose(1, 2)).mean(2, keepdim=True)
+        scores: Tensor = self.last((mixed.transpose(1, 2).flatten(2) + products).mean(1))
+        return scores
+
+
+def block(**options: Any) -> nn.Module:
+    """A layer of PyTorch's transformers on tokens, and scores."""
+    transformer = batch_first(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True, **options))
+    return nn.Sequential(nn.Flatten(1, 2), transformer, nn.Flatten(), nn.Linear(128, 3))
+
+
 def dense(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(128, 12), *layers)
 
@@ -66,6 +91,8 @@ PLAIN: dict[str, Callable[[], nn.Module]] = {
         nn.Conv2d(4, 4, 3, groups=2, dilation=2), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3),
     ),
     "residual": Residual,
+    "heads": Heads,
+    "transformer": lambda: block(activation=torch.tanh),
     "global pooling": lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)),
     "functions that pool": lambda: Pooling(lambda images: functional.adaptive_avg_pool2d(images, (1, 1))),
     "mean over axes": lambda: Pooling(lambda images: images.mean((2, 3), keepdim=True)),
@@ -199,6 +226,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "shape of a selection": lambda: Of(lambda values: values / (1 + values[values > 100].numel())),
     "shape of positions": lambda: Of(lambda values: values / (1 + torch.nonzero(values > 100).shape[0])),
     "list": lambda: Of(lambda values: values / (1 + max(0, *values.flatten().tolist()))),
+    "function within a layer": lambda: block(activation=lambda values: torch.tanh(values)),
     "part of a normalisation": lambda: nn.RMSNorm(8),
     "numbers of the input": lambda: Of(lambda values: values * float(values.sum())),
 }

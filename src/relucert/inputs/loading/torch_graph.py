@@ -19,6 +19,7 @@ from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.paths import one_line
 from relucert.inputs.loading.torch_record import TracedProgram, record, watch
 from relucert.inputs.loading.torch_rules import CASTS, EXACT, RULES, Reference, TorchCall
+from relucert.inputs.loading.walk import SUPPORTED as SUPPORTED_LAYERS
 from relucert.inputs.loading.walk import OperatorCall, Translator
 from relucert.network import Network
 
@@ -55,10 +56,13 @@ def trace(module: nn.Module, images: Tensor, name: str) -> tuple[TracedProgram, 
     if recorded is not None:
         with suppress(UnsupportedError):
             return recorded, translate(recorded, images, name)
+    watched = watch(module, images)
+    if isinstance(watched.error, UnsupportedError):  # which our attention raises
+        raise UnsupportedError(f"{name}: {watched.error}; {SUPPORTED_LAYERS}")
     from relucert.inputs.loading.torch_export import exported  # which takes a second to import
 
     program = exported(module, images, name)
-    if watch(module, images).asks_for_values:  # and hides it from the exporter
+    if watched.asks_for_values:  # and hides it from the exporter
         raise LoadError(f"{name} asks for values of its input, as in item() or a condition: it must not branch on them")
     return program, translate(program, images, name)
 

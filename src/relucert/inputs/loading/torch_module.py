@@ -25,6 +25,7 @@ from relucert.inputs.loading.compare import compare, in_batches, probes
 from relucert.inputs.loading.operands import PRECISIONS
 from relucert.inputs.loading.outputs import Output, SelectedOutput, several
 from relucert.inputs.loading.paths import one_line
+from relucert.inputs.loading.torch_attention import batch_first
 from relucert.inputs.loading.torch_graph import trace, translate
 from relucert.inputs.loading.torch_record import UncompiledMode
 from relucert.network import Network, Shape
@@ -138,7 +139,7 @@ def live_network(module: nn.Module, input_shape: Shape | None = None) -> Callabl
     shape = load_module(module, None if input_shape is None else checked_shape(input_shape)).input_shape
     with torch.no_grad(), _quiet():
         images = source.images(shape)
-        program, _ = trace(source.copy(), images, source.name)
+        program, _ = trace(batch_first(source.copy()), images, source.name)
 
     def current() -> Network:
         live = dict(
@@ -171,7 +172,7 @@ def _quiet() -> Iterator[None]:
 def _load(source: Source, shape: Shape, report: Report) -> Network:
     images = source.images(shape)
     run_module(source.copy(), images, source.name)
-    program, translation = trace(source.copy(), images, source.name)
+    program, translation = trace(batch_first(source.copy()), images, source.name)
     module, precision = _widest(source, shape, widen=not (program.casts or translation.folded))
 
     def run(inputs: Tensor) -> Tensor:

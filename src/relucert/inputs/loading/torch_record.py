@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
@@ -21,14 +21,24 @@ from torch.fx.node import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from relucert.inputs.loading.torch_attention import MultiheadAttention
+
 LAYERS = "torch.nn.modules."  # modules of this package do the same whatever their input is, in evaluation mode
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
 CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
 NUMBERS = {"item", "tolist", "numpy", "__array__"}  # which leave torch with the values of an input
-COMPONENTS = {"bmm", "baddbmm", "_unsafe_view", "expand", "mean", "_to_copy"}
-"""Operators that may be components of larger ones (a matmul of matrices, a normalisation, a softmax that casts), which
+WHOLE = {"linear", "matmul", "scaled_dot_product_attention"}
+"""Operators that are written down whole, as torch.export tells them: the first joins positions with the batch on its
+way, the others run several operators. Where something acts in place, linear layers are not told whole."""
+COMPONENTS = {"bmm", "baddbmm", "expand", "mean", "_to_copy"}
+"""Operators that may be components of larger ones (a product, a normalisation, a softmax that casts), which
 torch.export tells whole: a module is to be the same network, with the same SHA-256, whoever traced it."""
-MEANS = {"mean", torch.mean}  # steps whose mean is no component of another operator
+STEPS: dict[str, set[Any]] = {
+    "mean": {"mean", torch.mean},
+    "expand": {"expand", "expand_as"},
+    "bmm": {"bmm", torch.bmm},
+}
+"""By operator, the steps in which it is no component of another one."""
 POOLINGS = {nn.AdaptiveAvgPool2d, nn.functional.adaptive_avg_pool2d}  # which run as a mean where they pool all
 
 
@@ -38,12 +48,15 @@ def record(module: nn.Module, images: Tensor) -> TracedProgram | None:
     It is certain where the module is made of PyTorch's own layers and functions, calls nothing else, and runs the very
     operators that were traced when it is called itself: code may see that it is traced.
     """
-    watched = watch(module, images)
-    if watched.asks_for_values or not _is_plain(module):
+    watched, functional = watch(module, images), watch(module, images, functional=True)
+    if functional.error or watched.asks_for_values or functional.asks_for_values or not _is_plain(module):
         return None
+    in_place = watched.acts_in_place
+    if in_place:
+        watched = functional
     try:
         module = deepcopy(module)  # as tracing may leave something in it
-        tracer = fx.Tracer()
+        tracer = _Tracer()
         tracer.proxy_buffer_attributes = True
         graph = tracer.trace(module)
     except Exception:  # whatever the module's code raises when its input has no values
@@ -52,9 +65,9 @@ def record(module: nn.Module, images: Tensor) -> TracedProgram | None:
         return None
     recorder = _Recorder(module, images)
     try:
-        with recorder:
-            traced = _Interpreter(fx.GraphModule(module, graph), recorder)
-            output = torch.func.functionalize(traced.run)(images)
+        with _before_decomposition(), recorder:
+            run = _Interpreter(fx.GraphModule(module, graph), recorder).run
+            output = (torch.func.functionalize(run) if in_place else run)(images)
     except Exception:  # what only runs outside of such a trace
         return None
     return recorder.program(output) if recorder.operators == watched.operators else None
@@ -77,7 +90,7 @@ def _is_certain(node: fx.Node, module: nn.Module) -> bool:
     if any(callable(leaf) and not isinstance(leaf, fx.Node) for leaf in tree_leaves((node.args, node.kwargs))):
         return False
     if node.op == "call_module":
-        return type(module.get_submodule(str(node.target))).__module__.startswith(LAYERS)
+        return all(_is_layer(layer) for layer in module.get_submodule(str(node.target)).modules())
     if node.op == "call_function":
         return node.target is getattr or getattr(node.target, "__module__", None) in FUNCTIONS
     if node.op == "call_method":
@@ -87,6 +100,13 @@ def _is_certain(node: fx.Node, module: nn.Module) -> bool:
     return True
 
 
+def _is_layer(module: nn.Module) -> bool:
+    """Whether a module, apart from those within it, is PyTorch's own, and so is every function that was given to it."""
+    functions = [entry for entry in vars(module).values() if callable(entry)]
+    own = type(module).__module__.startswith(LAYERS) or isinstance(module, MultiheadAttention)
+    return own and all(getattr(entry, "__module__", None) in FUNCTIONS for entry in functions)
+
+
 def _picks_by_number(func: Any, args: Any) -> bool:
     """Whether an index, which may be a mask, is one of whole numbers."""
     if func is not torch.ops.aten.index.Tensor:
@@ -94,6 +114,18 @@ def _picks_by_number(func: Any, args: Any) -> bool:
     return not any(
         isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in tree_leaves(args[1])
     )
+
+
+class _Tracer(fx.Tracer):
+    """Takes our attention for the layer of PyTorch that it stands for."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, MultiheadAttention) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _before_decomposition() -> AbstractContextManager[Any]:
+    """A context in which modes see operators before they are replaced by those that they run."""
+    return torch._C._AutoDispatchBelowAutograd()
 
 
 class _Interpreter(fx.Interpreter):
@@ -118,30 +150,48 @@ class UncompiledMode(TorchDispatchMode):
         return False
 
 
-def watch(module: nn.Module, images: Tensor) -> OperatorRecorder:
-    """The operators that run when the module is called, up to an error, if it raises one."""
+def watch(module: nn.Module, images: Tensor, functional: bool = False) -> OperatorRecorder:
+    """The operators that run when a copy of the module is called, up to an error, if it raises one.
+
+    functional: whether operators that act in place are replaced by others.
+    """
+    images = images.clone()
     watched = OperatorRecorder(images)
-    with suppress(Exception):
-        called = torch.func.functionalize(deepcopy(module))
-        with watched:
+    try:
+        called: Any = deepcopy(module)
+        if functional:
+            called = torch.func.functionalize(called)
+        with _before_decomposition(), watched:
             called(images)
+    except Exception as error:
+        watched.error = error
     return watched
 
 
 class OperatorRecorder(UncompiledMode):
     """Lists the operators that run, as the recorder does, and notices where values of the input are handed to Python,
-    whose code may branch on them."""
+    whose code may branch on them, where an operator acts in place, and what error ended the run."""
 
     def __init__(self, images: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators: list[str] = []
-        self.asks_for_values = False
+        self.asks_for_values = self.acts_in_place = False
+        self.error: Exception | None = None
         self._computed = {id(images): images}  # from the input, held so that no other tensor gets their identity
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _is_made_of_others(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        return self.take(func, args, kwargs)
+
+    def take(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operator."""
         computed = any(id(leaf) in self._computed for leaf in tree_leaves((args, kwargs)))
         self.asks_for_values |= computed and func is torch.ops.aten._local_scalar_dense.default
-        result = func(*args, **(kwargs or {}))
+        self.acts_in_place |= func._schema.is_mutable
+        result = func(*args, **kwargs)
         self.operators.append(str(func))
         tensors = [entry for entry in tree_leaves(result) if isinstance(entry, Tensor)]
         if isinstance(result, tuple | list):
@@ -149,6 +199,12 @@ class OperatorRecorder(UncompiledMode):
         if computed:
             self._computed |= {id(entry): entry for entry in tensors}
         return result
+
+
+def _is_made_of_others(func: Any) -> bool:
+    """Whether an operator is one that runs others, which are told in its place."""
+    whole = func._schema.name.removeprefix("aten::") in WHOLE
+    return not whole and func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 class _Recorder(OperatorRecorder):
@@ -190,9 +246,8 @@ class _Recorder(OperatorRecorder):
             return None
         return self.nodes[id(argument)]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+    def take(self, func: Any, args: Any, kwargs: Any) -> Any:
+        result = super().take(func, args, kwargs)
         if func is torch.ops.aten.mean.dim and self.step in POOLINGS and (args[1:], kwargs) == (([-1, -2], True), {}):
             func, args, kwargs = torch.ops.aten.adaptive_avg_pool2d.default, (args[0], [1, 1]), {}
         told_args, told_kwargs = tree_map(self._told, (tuple(args), kwargs))
@@ -212,7 +267,7 @@ class _Recorder(OperatorRecorder):
     def _is_component(self, func: Any) -> bool:
         """Whether an operator may be a component of a larger one."""
         name = func._schema.name.removeprefix("aten::")
-        return name in COMPONENTS and not (name == "mean" and self.step in MEANS)
+        return name in COMPONENTS and self.step not in STEPS.get(name, ())
 
     def program(self, output: Any) -> TracedProgram | None:
         if not self.certain or not isinstance(output, Tensor) or id(output) not in self.nodes:
