@@ -142,14 +142,24 @@ def test_optimised_neurons_of_attention_enclose_samples() -> None:
     assert set(bounds) == set(known)
     for value, interval in bounds.items():
         assert bool(((interval.lower <= values[value]) & (values[value] <= interval.upper)).all())
-    roots = set().union(*network.factor_roots.values())
-    assert roots
-    narrower = [(known[root].upper - known[root].lower).sum() - sum(_widths(bounds[root])) for root in roots]
-    assert max(map(float, narrower)) > 0
+    deep = {value for value in network.bounded if network.activation_depths[value]}
+    assert deep
+    assert all(_width(bounds[value]) <= _width(known[value]) for value in deep)
+    assert sum(_width(bounds[value]) for value in deep) < 0.999 * sum(_width(known[value]) for value in deep)
 
 
-def _widths(interval: Interval) -> Tensor:
-    return (interval.upper - interval.lower)[0]
+def test_squares_follow_from_their_factors_where_they_do_not_ascend() -> None:
+    network, region = attention_network(), _region(0.3)
+    known = hidden_bounds(network, region, CROWN, RIGOROUS)
+    fewer, more = (optimised_bounds(network, region, known=known, squares=squares) for squares in (False, True))
+    squares = [value for value in network.factor_roots if network.activation_depths[value]]
+    assert squares
+    for value in squares:
+        assert _width(more[value]) < _width(fewer[value]) <= _width(known[value])
+
+
+def _width(interval: Interval) -> float:
+    return float((interval.upper - interval.lower).sum())
 
 
 def test_proof_files_do_without_planes() -> None:

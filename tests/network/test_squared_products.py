@@ -103,11 +103,11 @@ def test_factors_that_are_used_elsewhere_are_left_alone() -> None:
 
 def test_problems_balance_products_in_their_region() -> None:
     network = relucert.load(_Far().double(), input_shape=(4,))
-    centre = torch.tensor([[1e6, 2e6, 1.0, 1.0]]).double()
+    centre = torch.tensor([[1.0, 2.0, 1.0, 1.0]]).double()
     region = Region.around(centre, torch.tensor([0.5]).double(), "inf")
     prop = Property(torch.eye(3, dtype=torch.float64)[None], torch.zeros(1, 3, dtype=torch.float64))
     problem = Problem(network, region, prop).balanced()
-    values = problem.network.values(centre + 0.5 * (2 * torch.rand(200, 4, dtype=torch.float64) - 1))
+    values = problem.network.values(centre + 0.5 * _points(4).clamp(-1, 1))
     (product,) = problem.network.products
     first, second = (values[factor].std(0).mean() for factor in product.factors)
     assert 0.4 < float(first / second) < 2.5

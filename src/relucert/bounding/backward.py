@@ -201,17 +201,16 @@ class Pull:
         self._note(form)
         self.met[value] = form
         lines = self.path.lines(value)
+        own = value in self.duals.slopes and not self.network.activations[value].rectifier
+        if value in self.path.products and not own:
+            self._gain_by_planes(value, form)
         if not (lines.parallel or self.path.upper):
-            if value in self.path.products:
-                self._gain_by_planes(value, form)
             return self._between(value, lines, form)
         self._pay(form, self.path.cost(value))
         if self.path.relaxer.flat:
             return None
-        if self.path.upper and value in self.duals.slopes and not self.network.activations[value].rectifier:
+        if own:
             return self._with_own_lines(value, source, form)
-        if value in self.path.products:
-            self._gain_by_planes(value, form)
         if self.path.upper:
             return self._with_duals(value, source, lines, form)
         return form.times(lines.slope_above)
@@ -309,6 +308,7 @@ class Pull:
 
         The form on the other square has the same coefficients, negated: nothing but the difference leads to either.
         """
+        assert value not in self.minus_lines  # both squares have lines of the path's, or both have the form's own
         found = self.path.product_gains(value)
         if found is not None:
             above, below = map(form.local, found)

@@ -5,15 +5,15 @@ With Fast-Lin's relaxer the bounds are those of the paper's Algorithm 1 (see doc
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from typing_extensions import assert_never
 
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import Arithmetic
-from relucert.bounding.interval import Bounds, Interval, propagate
+from relucert.bounding.interval import Bounds, Interval, activation_bounds, propagate
 from relucert.bounding.relaxers import Relaxation, Relaxer
 from relucert.bounding.zonotope import Zonotope, ZonotopeSteps
 from relucert.common.deadline import check_time
@@ -72,8 +72,6 @@ def propagate_zonotope(
     steps = ZonotopeSteps(network, region, arithmetic, network.inference.rounds or most_symbols is not None)
     values: dict[int, Zonotope] = {}
     bounds: Bounds = {}
-    # A sum of exponentials may be enclosed by numbers where the reciprocal that follows is not defined.
-    steep = any(math.isinf(activation.lipschitz) for activation in network.activations.values())
     for value, dropped in network.schedule(wanted):
         check_time()
         if value == INPUT:
@@ -88,8 +86,21 @@ def propagate_zonotope(
             assert_never(operation)
         if value in wanted or value in network.preactivations:
             bounds[value] = driver.measure(value, values[value])
-            if steep:
-                bounds[value] = bounds[value].meet(propagate(network, region, bounds, value, arithmetic))
+            if network.steep and not arithmetic.recorded:
+                bounds[value] = _within_domains(network, region, bounds, value, arithmetic)
         for source in dropped:
             del values[source]
     return bounds
+
+
+def _within_domains(network: Network, region: Region, bounds: Bounds, value: int, arithmetic: Arithmetic) -> Interval:
+    """The bounds of a value; by intervals, too, where a zonotope leaves the domain of an activation that follows, as
+    that of a sum of exponentials may leave the reciprocal's."""
+    interval = bounds[value]
+    left = torch.zeros_like(interval.lower, dtype=torch.bool)
+    for activation in network.activations:
+        if network.source(activation) == value:
+            left |= activation_bounds(network, bounds, activation, arithmetic).lower.isnan()
+    if not bool(left.any()):
+        return interval
+    return interval.meet(propagate(network, region, bounds, value, arithmetic), left)

@@ -40,7 +40,7 @@ Duals = Callable[[DualVariables], PulledBack]
 def optimised_bounds(
     network: Network, region: Region, arithmetic: Arithmetic = RIGOROUS, *, known: Bounds | None = None,
     memory: SlopeMemory | None = None, effort: Effort = HIDDEN, ends: float = math.inf,
-    recorder: Recorder | None = None, report: Report = silent,
+    recorder: Recorder | None = None, report: Report = silent, squares: bool = True,
 ) -> Bounds:  # fmt: skip
     """Bounds of every pre-activation, each the best of Fast-Lin's, CROWN's and those with optimised slopes.
 
@@ -51,12 +51,13 @@ def optimised_bounds(
         ends: By the monotonic clock, when the ascent stops; what was found by then is used.
         recorder: Takes the slopes, for a proof.
         report: Called with every step of the ascents.
+        squares: Whether the many neurons that products are written in ascend, too, and not their factors alone.
     """
     with torch.inference_mode(False), torch.no_grad():
         region = region.clone()
         begun = _both_bounds(network, region, arithmetic, recorder) if known is None else TracedBounds(known, {})
         ascent, proof = _ascent_and_proof(network, region, arithmetic)
-        layers = _Layers(ascent, proof, memory or SlopeMemory(), effort, ends, recorder, report)
+        layers = _Layers(ascent, proof, memory or SlopeMemory(), effort, ends, recorder, report, squares)
         return TracedBounds(layers.run(begun), begun.tight)
 
 
@@ -136,13 +137,16 @@ class _Layers:
     ends: float
     recorder: Recorder | None
     report: Report
+    squares: bool
 
     def run(self, known: Bounds) -> Bounds:
         network, bounds = self.proof.whole, self.proof.all_bounds
         for value, interval in sorted(known.items()):
-            if value in network.narrow_sources or value in network.factor_roots:
+            of_few = value in network.narrow_sources or value in network.factor_roots
+            if of_few and self.recorder is None:  # proof files say that neurons are pulled back
                 interval = interval.meet(self._of_sources(value))
-            elif network.activation_depths[value] and _relaxed(network, bounds):
+            ascends = value not in network.narrow_sources and (self.squares or not of_few)
+            if ascends and network.activation_depths[value] and _relaxed(network, bounds):
                 interval = self._optimised(value, interval)
             self.ascent.add(value, interval.cast(self.ascent.path.arithmetic.dtype))
             self.proof.add(value, interval)
@@ -160,7 +164,7 @@ class _Layers:
         lower, upper = (bound.clone() for bound in interval)
         unstable = ~self.proof.whole.stable(value, lower, upper)
         neurons = unstable.any(0).nonzero().flatten()
-        counted = self.ascent.path.network.pull_counts.get(value)
+        counted = self.ascent.path.network.pull_counts.get(value)  # which has pre-activations alone
         numbers = (counted.numbers if counted else max(self.ascent.path.network.sizes)) * len(lower)
         for some in neurons.split(max(1, ROW_BYTES // (8 * numbers))) if len(neurons) else ():
             if time.monotonic() > self.ends:

@@ -80,6 +80,11 @@ class ReferencePath:
         self.products = {product.plus: product for product in network.products} if planes else {}
         self.minuends = {product.minus: product.plus for product in self.products.values()}
 
+    @property
+    def bounded(self) -> tuple[int, ...]:
+        """The values that bounds are wanted of, in order: pre-activations, and roots of factors where planes count."""
+        return self.network.bounded if self.products else self.network.preactivations
+
     def charged_later(self, value: int) -> bool:
         """Whether the cost of this value is part of the cost of the only activation or sum that it feeds."""
         return value in self._charged_at_activation or value in self._charged_at_sum

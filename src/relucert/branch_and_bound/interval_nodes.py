@@ -57,8 +57,7 @@ class NeuronLayout:
 
     def __init__(self, network: Network) -> None:
         needed = network.ancestors((network.output,))
-        bounded = set(network.preactivations).union(*network.factor_roots.values())
-        self.sources = _columns(network, sorted(bounded & needed))
+        self.sources = _columns(network, [value for value in network.bounded if value in needed])
         self.values = _columns(network, [value for value in network.activations if value in needed])
         self.neurons = sum(network.sizes[value] for value in self.sources)
 

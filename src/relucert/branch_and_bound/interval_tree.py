@@ -74,7 +74,7 @@ class IntervalProver(Prover):
             return hidden.bounds
         return optimised_bounds(
             self.problem.exact, self.problem.region, RIGOROUS, known=hidden.bounds,
-            effort=replace(PATIENT, steps=steps), ends=ends, report=self.report,
+            effort=replace(PATIENT, steps=steps), ends=ends, report=self.report, squares=False,
         )  # fmt: skip
 
     def _open_rows(self) -> int:

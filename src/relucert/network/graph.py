@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, prod
+from math import inf, isinf, prod
 
 import torch
 from torch import Tensor
@@ -141,6 +141,11 @@ class Network:
         """Whether every activation is ReLU."""
         return all(activation.rectifier for activation in self.activations.values())
 
+    @property
+    def steep(self) -> bool:
+        """Whether some activation is unboundedly steep, as reciprocals and roots are where they end to be defined."""
+        return any(isinf(activation.lipschitz) for activation in self.activations.values())
+
     def stable(self, value: int, lower: Tensor, upper: Tensor) -> Tensor:
         """Which neurons of a pre-activation are stable: all activations that it feeds are affine between these bounds.
 
@@ -191,6 +196,11 @@ class Network:
             for product in self.products
             for square in (product.plus, product.minus)
         }
+
+    @cached_property
+    def bounded(self) -> tuple[int, ...]:
+        """The pre-activations and the roots of products' factors, in order."""
+        return tuple(sorted(set(self.preactivations).union(*self.factor_roots.values())))
 
     @cached_property
     def pull_counts(self) -> dict[int, PullCount]:

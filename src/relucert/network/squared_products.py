@@ -22,7 +22,8 @@ from relucert.network.scale import Scale
 if TYPE_CHECKING:
     from relucert.network.graph import Network
 
-FARTHEST = 40  # the largest exponent of a k = 2^e, times which the k of before is taken
+FARTHEST = 40  # the largest exponent of the power of two that a k is changed by
+LOPSIDED = 6  # by so many powers of two k x may be larger or smaller than y: squares of one alone would leave rounding
 
 
 class SquaredProduct(NamedTuple):
@@ -54,10 +55,8 @@ def balanced(network: Network, points: Tensor) -> Network:
         return network
     values, operations = network.cast(points.dtype).values(points), dict[int, Scale]()
     for product in network.products:
-        scales = _scales(network, product)
-        first, second = (_spread(values[factor]) for factor in product.factors)
-        if scales is not None and 0 < first < math.inf and 0 < second < math.inf:
-            times = 2.0 ** max(-FARTHEST, min(FARTHEST, round(math.log2(second) - math.log2(first))))
+        scales, times = _scales(network, product), _ratio(*(values[factor] for factor in product.factors))
+        if scales is not None:
             for value, factor in zip(scales, (times, 1 / times), strict=True):
                 scale = network.node(value).operation
                 assert isinstance(scale, Scale)
@@ -65,9 +64,17 @@ def balanced(network: Network, points: Tensor) -> Network:
     return network.with_operations(operations)
 
 
-def _spread(values: Tensor) -> float:
-    """How much the coordinates vary, in the mean; 0 where that is unknown."""
-    return float(values.std(0).mean().nan_to_num(0.0))
+def _ratio(first: Tensor, second: Tensor) -> float:
+    """The power of two times which the first factor varies as much as the second one, but is not far larger or smaller;
+    1 where that is unknown."""
+    exponents = []
+    for sizes in ([factor.std(0).mean() for factor in (first, second)], [first.abs().mean(), second.abs().mean()]):
+        if not all(0 < float(size) < math.inf for size in sizes):
+            return 1.0
+        exponents.append(round(math.log2(float(sizes[1])) - math.log2(float(sizes[0]))))
+    by_spread, by_size = exponents
+    exponent = max(by_size - LOPSIDED, min(by_size + LOPSIDED, by_spread))
+    return 2.0 ** max(-FARTHEST, min(FARTHEST, exponent))
 
 
 def _scales(network: Network, product: SquaredProduct) -> tuple[int, int] | None:

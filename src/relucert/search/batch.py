@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from relucert.arithmetic.rigor import Arithmetic
 from relucert.common.deadline import TimeUp
 from relucert.common.progress import Progress
 from relucert.methods.method import ExpensiveMethod
@@ -91,12 +92,15 @@ class SearchBatch(SearchState):
 
     def evaluate(self) -> None:
         """One evaluation of every open question, each in the arithmetic its step calls for."""
-        exploring, proving = (~self.proving).nonzero().squeeze(1), self.proving.nonzero().squeeze(1)
-        evaluations = [
-            self.evaluator.evaluate(self.problem.select(questions), self.radii[questions], arithmetic)
-            for questions, arithmetic in ((exploring, self.evaluator.first_look), (proving, self.evaluator.proof))
-            if len(questions)
-        ]
+        exploring, evaluations = (~self.proving).nonzero().squeeze(1), list[Evaluation]()
+        if len(exploring):
+            explored = self._evaluated(exploring, self.evaluator.first_look)
+            told = ~explored.margins.isnan().any(1)  # what float32 can't tell, a proof may
+            self.proving = self.proving.index_fill(0, exploring[~told], True)
+            exploring, evaluations = exploring[told], [explored.select(told)] if bool(told.any()) else []
+        proving = self.proving.nonzero().squeeze(1)
+        if len(proving):
+            evaluations.append(self._evaluated(proving, self.evaluator.proof))
         order = torch.cat([exploring, proving]).argsort()
         self.margin_before = self.margin
         joined = Evaluation.join(evaluations, order, self.evaluator.quick.dtype)
@@ -114,6 +118,9 @@ class SearchBatch(SearchState):
             self.due_to.pop(index, None)
         self.ceiling = torch.where(failed, torch.minimum(self.ceiling, self.radii), self.ceiling)
         self.failures = self.failures + (failed & self.proving)
+
+    def _evaluated(self, questions: Tensor, arithmetic: Arithmetic) -> Evaluation:
+        return self.evaluator.evaluate(self.problem.select(questions), self.radii[questions], arithmetic)
 
     def close(self) -> Iterator[SearchEnd]:
         """Yields and drops the questions whose proven radius is within the tolerance of what can be reached."""
@@ -195,14 +202,16 @@ class SearchBatch(SearchState):
         """The next radii where predictions are of no use, as at a jump: from the end of the bracket that they are
         beyond a step of the tolerance into it, then a longer one.
 
-        One step that ends at the other side of the root ends the search. The middle of the bracket is never passed.
+        One step that ends at the other side of the root ends the search. The middle of the bracket is never passed, and
+        it is next where a margin is no number: that tells nothing of where the root is.
         """
         step = self.evaluator.tolerance * self.stride
         middle = torch.where(self.ceiling.isinf(), 2 * self.radii, (self.best + self.ceiling) / 2)
         above, below = self.best * (1 + step), torch.maximum(self.ceiling * (1 - 0.9 * step), middle)
         above = torch.where(self.ceiling.isinf(), above, torch.minimum(above, middle))
         beyond = self.ceiling.isfinite() & (self.root >= self.ceiling)
-        return torch.where(beyond, below, torch.where(self.best > 0, above, middle))
+        steps = torch.where(beyond, below, torch.where(self.best > 0, above, middle))
+        return torch.where(self.margin.isfinite(), steps, middle)
 
     def _predict_root(self) -> None:
         """Predicts the root of the least margin, and the slope there."""

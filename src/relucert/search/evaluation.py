@@ -56,6 +56,7 @@ class Evaluation(NamedTuple):
         hidden = {
             value: Interval.join([batch.hidden[value].cast(dtype) for batch in batches], 0).select(order)
             for value in batches[0].hidden
+            if all(value in batch.hidden for batch in batches)  # roots of products are bounded for no proof file
         }
         traced = [batch.hidden.tight for batch in batches if isinstance(batch.hidden, TracedBounds)]
         if len(traced) == len(batches):
@@ -100,6 +101,7 @@ class Evaluator:
     def __init__(self, network: Network, method: Method, proof: Arithmetic, tolerance: float) -> None:
         network = suited_network(method, network, proof)
         resolves = tolerance >= 10 * FLOAT_NOISE and not isinstance(method, IntervalMethod)  # whose radii may be tiny
+        resolves = resolves and not network.steep  # float32 loses a normalisation's epsilon in the width of its squares
         self.quick = FLOAT if resolves and network.cast(torch.float32).finite else DOUBLE
         self.noise = FLOAT_NOISE if self.quick is FLOAT else 1e-12
         self.proof = proof if proof.rigorous else self.quick
@@ -148,7 +150,7 @@ class Evaluator:
         if self.recomputes:
             return widths
         path = self._path(problem, radii[:, None])
-        for value in path.network.preactivations:
+        for value in path.bounded:
             taught = experience.widths.get(value)
             boxed = problem.region.box is not None and not path.network.activation_depths[value]
             if taught is None or boxed:

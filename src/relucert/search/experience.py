@@ -44,7 +44,7 @@ class Experience:
         """Guesses from the sizes of the network alone."""
         depths = network.activation_depths
         widths, growth = {}, {}
-        for value in network.preactivations:
+        for value in network.bounded:
             if depths[value]:
                 operation = network.node(value).operation
                 terms = operation.terms if isinstance(operation, Affine) else 1

@@ -179,7 +179,7 @@ class RelativeWidths(PerQuestion):
         """The hidden bounds at candidate radii, (batch, candidates), of the path's regions, one for each question and
         candidate. The path takes them."""
         brackets = Brackets(path)
-        for value in path.network.preactivations:
+        for value in path.bounded:
             share = self._widths_at(value, radii)
             path.bounds[value] = _between(path.reference(value), *brackets.of(value), share)
         return path.bounds
@@ -200,7 +200,7 @@ class RelativeWidths(PerQuestion):
         step = radii.log() - self.logs
         apart = (step != 0) & self.measured
         believed = step.abs() / (step.abs() + HALF_BELIEVED)
-        for value in path.network.preactivations:
+        for value in path.bounded:
             inner, outer = brackets.of(value)
             expected, reference = self._widths_at(value, radii[:, None]), path.reference(value)
             share, growth[value] = expected, self.growth[value]

@@ -31,7 +31,8 @@ class Bounded(NamedTuple):
     Attributes:
         open: The rows that they leave open.
         method: The method that closed the last one that it could.
-        hidden: The bounds of pre-activations by Fast-Lin, and by CROWN where there was time for them.
+        hidden: The bounds of pre-activations by Fast-Lin and, where there was time for them, by CROWN; where there are
+            products by CROWN alone.
     """
 
     open: list[int]
@@ -64,7 +65,8 @@ def bounded(problem: Problem, ends: float, report: Report = silent) -> Bounded:
 
 
 def _cheap(problem: Problem) -> tuple[str, ...]:
-    """The methods whose bounds come before any search. Planes around products go with CROWN's lines alone."""
+    """The methods whose bounds come before any search. CROWN's are far tighter where there are products, as planes
+    around these go with its lines alone: Fast-Lin's would take the time for nothing."""
     if _left_to_cuts(problem):
         return (INTERVAL,)
     return (INTERVAL, CROWN) if problem.network.products else CHEAP
