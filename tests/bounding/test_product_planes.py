@@ -16,7 +16,7 @@ from relucert.arithmetic.rigor import DOUBLE, RECORDED, RIGOROUS, Arithmetic
 from relucert.bounding.ascent import Effort
 from relucert.bounding.backward import bound_forms
 from relucert.bounding.hidden import hidden_bounds
-from relucert.bounding.interval import Bounds, Interval
+from relucert.bounding.interval import Bounds, Interval, propagate
 from relucert.bounding.optimised import optimised_bounds, optimised_margins
 from relucert.bounding.product_planes import SquareLines, gains
 from relucert.bounding.reference import ReferencePath
@@ -195,6 +195,20 @@ def test_nodes_with_split_squares_hold_where_they_are() -> None:
             met += int(inside.sum())
             assert bool((proven <= margins[inside].amin(0)).all())
     assert met > 0
+
+
+def test_factors_that_nobody_bounded_are_bounded_by_intervals() -> None:
+    """From the weights as they are stored: those that an ascent has in float32 are others."""
+    network, region = attention_network().cast(torch.float64), _region()
+    hidden = hidden_bounds(network, region, CROWN, RIGOROUS)
+    without = {value: hidden[value] for value in network.preactivations}
+    ascent = IntervalAscent(network, region, torch.eye(3).double(), torch.zeros(3).double())
+    nodes, unbounded = ascent.roots(without), set(network.bounded) - set(network.preactivations)
+    assert unbounded
+    for value in unbounded:
+        expected, columns = propagate(network, region, without, value, RIGOROUS), ascent.layout.sources[value]
+        assert torch.equal(nodes.lower[:1, columns], expected.lower)
+        assert torch.equal(nodes.upper[:1, columns], expected.upper)
 
 
 def test_zonotopes_of_exponentials_stay_within_the_domain_of_reciprocals() -> None:

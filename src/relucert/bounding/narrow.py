@@ -16,14 +16,20 @@ from relucert.bounding.reference import ReducedPath
 
 
 def bound_sources(reduced: ReducedPath, value: int) -> Bounds:
-    """Bounds the few numbers that a pre-activation is made of, where they are worth it and not known yet.
-
-    Those of the whole network count, as one that lost neurons has fewer wide values.
-    """
-    network, known = reduced.whole, reduced.all_bounds
-    sources = set(network.narrow_sources.get(value, ()))
-    if not reduced.path.relaxer.parallel:
-        sources.update(network.factor_roots.get(value, ()))
-    for source in sorted(sources - known.keys()):
+    """Bounds the few numbers that a pre-activation is made of, as far as they are not known yet."""
+    for source in sorted(_sources(reduced, value) - reduced.all_bounds.keys()):
         reduced.add(source, enclose(reduced.path, source), cut=False)
-    return {source: known[source] for source in sources}
+    return known_sources(reduced, value)
+
+
+def known_sources(reduced: ReducedPath, value: int) -> Bounds:
+    """The bounds of the few numbers that a pre-activation is made of, as far as they are known."""
+    known = reduced.all_bounds
+    return {source: known[source] for source in _sources(reduced, value) if source in known}
+
+
+def _sources(reduced: ReducedPath, value: int) -> set[int]:
+    """The few numbers that a pre-activation is made of, where they are worth forms of their own: in the whole network,
+    as one that lost neurons has fewer wide values."""
+    roots = set() if reduced.path.relaxer.parallel else reduced.whole.factor_roots.get(value, set())
+    return roots | reduced.whole.narrow_sources.get(value, set())

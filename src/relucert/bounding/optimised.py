@@ -24,6 +24,7 @@ from relucert.bounding.hidden import hidden_bounds
 from relucert.bounding.interval import Bounds, Interval, TracedBounds, copied, meet, propagate
 from relucert.bounding.layerwise import neuron_forms
 from relucert.bounding.memory import Recall, SlopeMemory
+from relucert.bounding.narrow import known_sources
 from relucert.bounding.record import Recorder, Tables, better_lines, dense, lines_of
 from relucert.bounding.reference import ReducedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN
@@ -144,20 +145,15 @@ class _Layers:
         for value, interval in sorted(known.items()):
             of_few = value in network.narrow_sources or value in network.factor_roots
             if of_few and self.recorder is None:  # proof files say that neurons are pulled back
-                interval = interval.meet(self._of_sources(value))
+                path, sources = self.proof.path, known_sources(self.proof, value)
+                implied = propagate(path.network, path.region, path.bounds, value, path.arithmetic, ends=sources)
+                interval = interval.meet(implied)
             ascends = value not in network.narrow_sources and (self.squares or not of_few)
             if ascends and network.activation_depths[value] and _relaxed(network, bounds):
                 interval = self._optimised(value, interval)
             self.ascent.add(value, interval.cast(self.ascent.path.arithmetic.dtype))
             self.proof.add(value, interval)
         return bounds
-
-    def _of_sources(self, value: int) -> Interval:
-        """The bounds that follow from those of the few numbers that a pre-activation is made of."""
-        path, network = self.proof.path, self.proof.whole
-        sources = {*network.narrow_sources.get(value, ()), *network.factor_roots.get(value, ())}
-        known = {source: path.bounds[source] for source in sources if source in path.bounds}
-        return propagate(path.network, path.region, path.bounds, value, path.arithmetic, ends=known)
 
     def _optimised(self, value: int, interval: Interval) -> Interval:
         """Improves the bounds of a value's unstable neurons."""

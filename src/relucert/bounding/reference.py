@@ -78,7 +78,7 @@ class ReferencePath:
         self._joined = {value for value in network.activations if uses[value] == 2}
         planes = not (arithmetic.recorded or relaxer.parallel or network.inference.rounds)
         self.products = {product.plus: product for product in network.products} if planes else {}
-        self.minuends = {product.minus: product.plus for product in self.products.values()}
+        self.minuends = {product.minus: product.plus for product in self.products.values()}  # by the subtracted square
 
     @property
     def bounded(self) -> tuple[int, ...]:

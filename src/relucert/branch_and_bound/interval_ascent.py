@@ -55,6 +55,8 @@ class IntervalAscent:
     """Bounds rows on the outputs over the subdomains of nodes; it only proposes slopes and multipliers."""
 
     def __init__(self, network: Network, region: Region, rows: Tensor, offsets: Tensor) -> None:
+        """network, region: In float64; what nodes have of them is proven."""
+        self.exact, self.region = network, region
         arithmetic = FLOAT if network.cast(torch.float32).finite else DOUBLE
         self.bounds = NodeBounds(network, region, rows, offsets, arithmetic)
         self.layout, self.network = self.bounds.layout, self.bounds.network
@@ -62,9 +64,8 @@ class IntervalAscent:
     def roots(self, hidden: Bounds) -> IntervalNodes:
         """The whole region, for every row, with CROWN's lines; hidden: proven bounds, a batch of one."""
         count = len(self.bounds.rows)
-        network, region = self.network.cast(torch.float64), self.bounds.region.cast(torch.float64)
         found = [
-            hidden[value] if value in hidden else propagate(network, region, hidden, value, RIGOROUS)
+            hidden[value] if value in hidden else propagate(self.exact, self.region, hidden, value, RIGOROUS)
             for value in self.layout.sources
         ]
         lower, upper = (torch.cat([side[0] for side in ends]).repeat(count, 1) for ends in zip(*found, strict=True))
