@@ -29,6 +29,9 @@ SURROGATE_ROUNDS = 2  # evaluations of a method with a surrogate after which pre
 DISAPPOINTED = 3  # evaluations after which the last two of them tell more than predictions by structure
 FALLING_SHORT = 32  # times their distance that the secant of the last two may lead on, where predictions fall short
 CLOSE_BY = 0.02  # how far apart, relatively, the last two evaluations may be for that
+UNRELIABLE = 0.2  # shares of a step by which predictions are off, above which secants of any evaluations are better
+FAR_APART = 0.5  # how far apart, relatively, the last two evaluations may be then
+FARTHEST = 100.0  # times below a guess, a first root that is predicted from no evaluation is not believed
 RIVALS = 1.02  # how much farther than the nearest root another row's may be that counts
 ABOVE_ROOT = 1.02  # how far beyond a guess of the root, after the first evaluation, shells tell it best
 
@@ -73,6 +76,7 @@ class SearchBatch(SearchState):
         predicted = PredictedMargin(self.evaluator, self.focused, self.model, self.correction)
         root, slope = predicted.from_centre(self.margin[:, None], guess[:, None], self.exact_prediction)
         likely = root <= (torch.inf if self.exact_prediction else BARELY * self.first_order)
+        likely &= root > (0 if self.exact_prediction else guess / FARTHEST)
         usable = root.isfinite() & (root > 1 / LIMIT) & likely
         self.root, self.slope, self.radii = torch.where(usable, root, guess), slope, guess
         self._choose(self._relative_error())
@@ -258,7 +262,8 @@ class SearchBatch(SearchState):
             near &= apart.abs() < CLOSE_BY * self.radii
         else:  # where two predictions in a row fall short on the same side, the next one would, too
             short = (self.margin > 0) == (self.margin_before > 0)
-            near = (apart.abs() < CLOSE_BY * self.radii) & (ahead < torch.where(short, FALLING_SHORT, 2) * apart.abs())
+            close_by = torch.where(self.error_rate > UNRELIABLE, FAR_APART, CLOSE_BY)
+            near = (apart.abs() < close_by * self.radii) & (ahead < torch.where(short, FALLING_SHORT, 2) * apart.abs())
         near &= (slope < 0) & (self.before > 0)
         inside = near & (root > self.best) & (root < self.ceiling)  # secants don't see where a margin breaks down
         self.root, self.slope = torch.where(inside, root, self.root), torch.where(near, slope, self.slope)

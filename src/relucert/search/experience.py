@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relucert.network import Affine, Network
+from relucert.network import Activation, Affine, Network, SmoothActivation
 from relucert.search.prediction import RelativeWidths
 from relucert.search.shells import PredictionModel
 
@@ -21,6 +21,7 @@ ERROR_RATE = 5e-3  # by how much a root may be off, as a share of how far it is 
 LEAST_ERROR_RATE = 2e-3  # however well searches of this network were predicted so far
 MOST_NEURONS = 2**14  # of a layer whose relative widths are remembered one by one
 FIRST_SHARES = (0.7, 0.45)  # of the first-order radius, with one layer of ReLUs and for each further: where a root is
+SMOOTH_SHARE = 0.9  # the same for each layer of smooth activations, whose lines are exact to first order
 
 
 @dataclass
@@ -50,7 +51,9 @@ class Experience:
                 terms = operation.terms if isinstance(operation, Affine) else 1
                 widths[value] = torch.tensor([min(1.0, WIDTH / math.sqrt(max(1, terms)))])
             growth[value] = GROWTH if depths[value] else 0.0
-        return cls(FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, depths[-1] - 1), widths=widths, growth=growth)
+        smooth, bent = (_depth(network, kind) for kind in (True, False))
+        share = FIRST_SHARES[0] * FIRST_SHARES[1] ** max(0, bent - 1) * SMOOTH_SHARE**smooth
+        return cls(share, widths=widths, growth=growth)
 
     def learn(self, model: PredictionModel, shares: Tensor) -> None:
         """Learns from one search.
@@ -93,3 +96,12 @@ class Experience:
             for value, numbers in widths
         }
         return cls(first_share, error_rate, tensors, dict(growth))
+
+
+def _depth(network: Network, smooth: bool) -> int:
+    """The most activations on one path from the input to the output, of those that are smooth, or of the others."""
+    depths = [0]
+    for node in network.nodes:
+        counts = isinstance(node.operation, Activation) and isinstance(node.operation, SmoothActivation) == smooth
+        depths.append(max(depths[source] for source in node.inputs) + counts)
+    return depths[-1]

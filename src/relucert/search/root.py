@@ -24,7 +24,7 @@ SHARPEST = 1e-3  # width of the bracket where predictions are exact
 NEAR = 0.7  # relative steps to a root below which the guess of them is believed
 NEWTON = (0.7, 0.95, 1.05, 1.4)  # where to look for the root, in steps that the slope suggests
 COARSE_STEPS = (0.06, 0.25, 0.56, 0.999)  # relative steps to look at otherwise, below the last radius; above: 3 times
-FARTHER = (4.0, 8.0, 16.0, 64.0)  # times the last radius, to look at where the margin is positive up to there
+FARTHER = (4.0, 8.0, 16.0, 64.0)  # times the last radius, to look at where the margin keeps its sign up to there
 INITIAL_FACTORS = (0.7, 1.0, 1.45)  # of a guess of the root: where to look first
 AROUND_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.15, 1.35, 1.7)  # of a guess of the root that is hardly right
 CLOSE_FACTORS = (0.996, 1.004)  # of a guess of the root that is nearly right
@@ -123,8 +123,9 @@ class PredictedMargin:
     offset: Tensor | float = 0.0
 
     def meeting(self, last: MarginCurve) -> PredictedMargin:
-        """The prediction, moved so that it meets the last evaluation, (batch, 1) each."""
-        return replace(self, offset=self.offset + last.margins - self.at(last.radii))
+        """The prediction, moved so that it meets the last evaluation, (batch, 1) each, where it says anything there."""
+        missed = last.margins - self.at(last.radii)
+        return replace(self, offset=self.offset + torch.where(missed.isfinite(), missed, 0))
 
     def at(self, radii: Tensor) -> Tensor:
         """The predicted margins at candidate radii, (batch, radii)."""
@@ -171,7 +172,8 @@ class PredictedMargin:
         if not bool(curve.crossed.all()):
             curve = self._section(far, last)
         if not bool(curve.crossed.all()):
-            farther = last.radii * torch.tensor(FARTHER, dtype=torch.float64)
+            times = torch.tensor(FARTHER, dtype=torch.float64)
+            farther = torch.where(last.margins > 0, last.radii * times, last.radii / times)
             curve = self._section(torch.where(curve.crossed[:, None], far, farther), last)
         return self._sharpened(curve, SHARPNESS)
 
