@@ -37,6 +37,20 @@ def test_strict_relations_stay_strict(relation: str, strict: bool) -> None:
     assert bool(violation.open_low | violation.open_high) == strict
 
 
+@pytest.mark.parametrize("relation", ["<", ">", "<=", ">=", "=="])
+def test_operators_between_their_terms_are_read_as_if_they_came_first(relation: str) -> None:
+    """As files of the competition have them; the verdict says so. Comments are left alone."""
+    start = HEAD.format("real") + BOX
+    expected = version_two.parse(f"{start}(assert (or ({relation} Y[0] Y[1]) ({relation} X[0,0] -0.5)))")
+    infix = f"; as in (Y[1] < 0)\n(assert (or (Y[0] {relation} Y[1]) ( X[0,0] {relation} -0.5 ) ))"
+    query = version_two.parse(f"{start}{infix}")
+    assert query.violations == expected.violations
+    (remark,) = query.remarks
+    assert f"(Y[0] {relation} Y[1])" in remark
+    assert f"({relation} Y[0] Y[1])" in remark
+    assert version_two.parse(f"{start}; (Y[1] < 0)\n(assert (< Y[0] Y[1]))").remarks == ()
+
+
 def test_types_are_said() -> None:
     (remark,) = version_two.parse(HEAD.format("float32") + BOX + "(assert (<= Y[0] 0.0))").remarks
     assert "float32" in remark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from importlib import import_module
 from math import prod
@@ -15,6 +16,7 @@ from relucert.verification.specification.syntax import groups
 from relucert.verification.specification.violations import Declared, Specification
 
 MOST_VARIABLES = 2**24  # inputs, and outputs, that a file may declare
+INFIX = re.compile(r"\(\s*([^\s();<>=]+)\s*(<=|>=|==|<|>)\s*([^\s();<>=]+)\s*\)")
 TYPES = {"Real": "real", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 
 
@@ -42,20 +44,34 @@ def parse(text: str) -> Specification:
             "VNN-LIB 2.0 needs the package vnnlib, which is not installed: pip install 'relucert[vnnlib]'"
         ) from None
     groups(text)  # brackets that do not match, or nest too deep for a parser
+    text, infix = _prefixed(text)
     try:
         parsed = package.parse_query_string(text)
     except package.VNNLibException as error:
         raise LoadError(_reason(str(error))) from None
     except (IndexError, ValueError, OverflowError) as error:  # of a number that its own reader can't hold
         raise LoadError(f"the package vnnlib can't read a number of it: {error}") from None
-    return _Translation(package, parsed).specification()
+    return _Translation(package, parsed, infix).specification()
+
+
+def _prefixed(text: str) -> tuple[str, str | None]:
+    """The text with each comparison's operator before its terms, and the first one where it stood between them.
+
+    The competition has such files (monotonic_acasxu of 2026); no expression of the standard begins with a term.
+    """
+    lines = [line.split(";", 1) for line in text.splitlines()]  # what follows is a comment
+    first = next((found for line in lines if (found := INFIX.search(line[0]))), None)
+    if first is None:
+        return text, None
+    return "\n".join(INFIX.sub(r"(\2 \1 \3)", line[0]) for line in lines), first.group()
 
 
 class _Translation:
     """A parsed file as formulas over flat variables."""
 
-    def __init__(self, package: Any, parsed: Any) -> None:
-        self.package, self.parsed = package, parsed
+    def __init__(self, package: Any, parsed: Any, infix: str | None) -> None:
+        """infix: the first comparison whose operator stood between its terms, if one did."""
+        self.package, self.parsed, self.infix = package, parsed, infix
         for network in parsed.networks:
             if network.hidden:
                 names = ", ".join(hidden.name for hidden in network.hidden)
@@ -90,10 +106,13 @@ class _Translation:
         )  # fmt: skip
 
     def _remarks(self) -> tuple[str, ...]:
-        types = sorted({tensor.type for tensor in self.declared} - {"real"})
-        if not types:
-            return ()
-        return (f"the property declares {' and '.join(types)}; the verdict is about what `inference` names",)
+        remarks, types = [], sorted({tensor.type for tensor in self.declared} - {"real"})
+        if self.infix is not None:
+            prefixed = INFIX.sub(r"(\2 \1 \3)", self.infix)
+            remarks.append(f"{self.infix} is no VNN-LIB, where operators come first; it is read as {prefixed}")
+        if types:
+            remarks.append(f"the property declares {' and '.join(types)}; the verdict is about what `inference` names")
+        return tuple(remarks)
 
     def _formula(self, expression: Any) -> Formula:
         package = self.package
