@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import relucert
 from relucert import Network, Region
 from relucert.arithmetic.property import Property
-from relucert.network import Add, Node, Power, Scale
+from relucert.network import Add, Layer, Node, Power, Reshape, Scale, Shift
 from relucert.network.squared_products import balanced
 from relucert.query.problem import Problem
 from tests.transformers import attention_network
@@ -99,6 +99,54 @@ def test_factors_that_are_used_elsewhere_are_left_alone() -> None:
         assert len(used.products) == 1
         same = balanced(used, points)
         assert float(same.node(1).operation.tensors()["factor"]) == 4
+
+
+def _written(kind: str) -> tuple[Node, ...]:
+    """`((k x + y)^2 - (k x - y)^2) q` as nobody's import writes it: another function once k alone is changed."""
+    minus, k, q = (Scale(torch.tensor(number).double(), divide=False) for number in (-1.0, 4.0, 1 / 16))
+    shift = Shift(torch.tensor([1.0, 2.0, 3.0, 4.0]).double())
+    nodes = [Node(k, (0,)), Node(shift if kind == "shifted" else Reshape((4,), (2, 2)), (1,))]
+    nodes += [Node(Reshape((4,) if kind == "shifted" else (2, 2), (4,)), (2,)), Node(shift, (0,)), Node(Add(), (3, 4))]
+    nodes += [Node(SQUARE, (5,)), Node(minus, (4,)), Node(Add(), (3, 7)), Node(SQUARE, (8,)), Node(minus, (9,))]
+    nodes += [Node(Add(), (6, 10)), Node(q, (11,))]
+    if kind == "a factor of the next":
+        nodes += [Node(Add(), (12, 0)), Node(SQUARE, (13,)), Node(minus, (0,)), Node(Add(), (12, 15))]
+        nodes += [Node(SQUARE, (16,)), Node(minus, (17,)), Node(Add(), (14, 18)), Node(q, (19,))]
+    used = {"the sum used": 5, "the difference used": 8, "the factor used": 3, "k x used": 1, "the result used": 11}
+    return (*nodes, Node(Add(), (len(nodes), used[kind]))) if kind in used else tuple(nodes)
+
+
+ELSEWHERE = ("the sum used", "the difference used", "the factor used", "k x used", "the result used")
+
+
+@pytest.mark.parametrize("kind", ["moved", "shifted", "a factor of the next", *ELSEWHERE])
+def test_balanced_networks_are_the_same_function_however_they_are_written(kind: str) -> None:
+    network = Network((4,), _written(kind))
+    assert network.products
+    points = torch.tensor([1e3, 1.0, 1e-3, 10.0]).double() * _points(4)
+    scaled = balanced(network, 1e-2 * points)
+    torch.testing.assert_close(scaled(points), network(points), rtol=1e-9, atol=1e-12)
+    changed = [
+        value
+        for value, node in scaled.steps()
+        if any(not torch.equal(*pair) for pair in _paired(node.operation.tensors(), network.node(value).operation))
+    ]
+    assert changed == {"moved": [1, 12], "a factor of the next": [1, 12]}.get(kind, [])
+
+
+def _paired(tensors: dict[str, Tensor], other: Layer) -> list[tuple[Tensor, Tensor]]:
+    return [(tensor, other.tensors()[name]) for name, tensor in tensors.items()]
+
+
+@pytest.mark.parametrize(("k", "q"), [(1e-9, 1e-34), (1e9, 1e30)])
+def test_factors_that_would_leave_their_precision_are_left_alone(k: float, q: float) -> None:
+    nodes = list(_written("moved"))
+    for place, number in ((0, k), (11, q)):
+        nodes[place] = Node(Scale(torch.tensor(number, dtype=torch.float32), divide=False), nodes[place].inputs)
+    network = Network((4,), tuple(nodes))
+    scaled = balanced(network, _points(4))
+    for value in (1, 12):
+        assert torch.equal(*_paired(scaled.node(value).operation.tensors(), network.node(value).operation)[0])
 
 
 def test_problems_balance_products_in_their_region() -> None:

@@ -16,7 +16,9 @@ from torch import Tensor
 from relucert.network.activation import Activation
 from relucert.network.add import Add
 from relucert.network.algebraic import Power
+from relucert.network.index_map import IndexMap
 from relucert.network.pull_back import INPUT
+from relucert.network.reshape import Reshape
 from relucert.network.scale import Scale
 
 if TYPE_CHECKING:
@@ -56,11 +58,11 @@ def balanced(network: Network, points: Tensor) -> Network:
     values, operations = network.cast(points.dtype).values(points), dict[int, Scale]()
     for product in network.products:
         scales, times = _scales(network, product), _ratio(*(values[factor] for factor in product.factors))
-        if scales is not None:
-            for value, factor in zip(scales, (times, 1 / times), strict=True):
-                scale = network.node(value).operation
-                assert isinstance(scale, Scale)
-                operations[value] = replace(scale, factor=scale.factor * factor)
+        if scales is None or not operations.keys().isdisjoint(scales):
+            continue
+        before, after = _times(network, scales[0], times), _times(network, scales[1], 1 / times)
+        if before is not None and after is not None:
+            operations |= {scales[0]: before, scales[1]: after}
     return network.with_operations(operations)
 
 
@@ -78,21 +80,34 @@ def _ratio(first: Tensor, second: Tensor) -> float:
 
 
 def _scales(network: Network, product: SquaredProduct) -> tuple[int, int] | None:
-    """The values of the two factors k and 1 / (4 k), where nothing else depends on them."""
-    value, (difference,) = product.factors[0], network.users[network.users[product.minus][0]]
-    while not _is_factor(network, value):
-        if value == product.roots[0] or len(network.users[value]) > 1 + (value == product.factors[0]):
-            return None
+    """The values of the two factors k and 1 / (4 k), where k is a factor of nothing but x, and 1 / (4 k) of nothing but
+    the difference of both squares: between them are moves, which change no number, and the squares."""
+    plus, minus = product.plus, product.minus
+    ((negated,), users, value) = network.users[minus], network.users, product.factors[0]
+    (difference,) = users[negated]
+    sums = network.source(plus), network.source(minus)
+    alone = users[value] == tuple(sorted(sums)) and users[sums[0]] == (plus,) and users[sums[1]] == (minus,)
+    while value != INPUT and isinstance(network.node(value).operation, Reshape | IndexMap):
         value = network.source(value)
-    results = network.users[difference]
-    if len(network.users[value]) > 1 + (value == product.factors[0]) or len(results) != 1:
+        alone = alone and len(users[value]) == 1
+    results = users[difference]
+    if not alone or len(results) != 1 or not (_is_factor(network, value) and _is_factor(network, results[0])):
         return None
-    return (value, results[0]) if _is_factor(network, results[0]) else None
+    return value, results[0]
 
 
 def _is_factor(network: Network, value: int) -> bool:
     operation = network.node(value).operation if value != INPUT else None
     return isinstance(operation, Scale) and not operation.divide
+
+
+def _times(network: Network, value: int, factor: float) -> Scale | None:
+    """A multiplication by a power of two more; None where that is not represented."""
+    scale = network.node(value).operation
+    assert isinstance(scale, Scale)
+    product = scale.factor * factor
+    exact = bool(product.isfinite().all()) and bool((product / factor == scale.factor).all())
+    return replace(scale, factor=product) if exact else None
 
 
 def _product(network: Network, value: int) -> SquaredProduct | None:
