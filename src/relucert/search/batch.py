@@ -99,7 +99,8 @@ class SearchBatch(SearchState):
         exploring, evaluations = (~self.proving).nonzero().squeeze(1), list[Evaluation]()
         if len(exploring):
             explored = self._evaluated(exploring, self.evaluator.first_look)
-            told = ~explored.margins.isnan().any(1)  # what float32 can't tell, a proof may
+            told = ~explored.margins.isnan().any(1)  # what a first look can't tell, a proof may
+            told |= self.evaluator.first_look is self.evaluator.proof
             self.proving = self.proving.index_fill(0, exploring[~told], True)
             exploring, evaluations = exploring[told], [explored.select(told)] if bool(told.any()) else []
         proving = self.proving.nonzero().squeeze(1)

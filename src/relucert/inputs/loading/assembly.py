@@ -269,7 +269,7 @@ class Assembly:
             output = self.reshaped(output, (prod(shape),))
         kept = tuple(tidied(self._nodes, output))
         network = Network(self.shapes[0], kept, name, remarks=remarks, real_only=real_only)
-        if self._live:
+        if self._live or not network.products:
             return network
         generator = torch.Generator().manual_seed(0)
         points = torch.randn(BALANCING_POINTS, prod(self.shapes[0]), generator=generator, dtype=torch.float64)
