@@ -224,6 +224,8 @@ def test_a_module_that_runs_on_nothing_says_so() -> None:
     with pytest.raises((InputError, LoadError)) as caught:
         relucert.certify(Shaped(5, 5), IMAGES)
     assert "\n" not in str(caught.value)
+    with pytest.raises(LoadError, match=r"Shaped fails on inputs of shape \(\d+, 3, 4\)"):  # those of the images
+        relucert.certify(Shaped(5, 5), IMAGES.reshape(7, 3, 4))
 
 
 def test_images_tell_the_open_shape_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

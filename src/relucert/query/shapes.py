@@ -101,11 +101,12 @@ def transposed(axes: tuple[int, ...]) -> str:
 def load_fitting(source: NetworkLike, shape: Shape, input_shape: Shape | None = None) -> Network:
     """The network of a source, as `relucert.load` does it, for images of this shape, the batch left out."""
     if input_shape is None and isinstance(source, nn.Module):
-        return load(source, input_shape=module_shape(source, shape))
+        input_shape = module_shape(source, shape)
     try:
         return load(source, input_shape=input_shape)
     except OpenShapeError:
-        if not shape:
+        flat = len(shape) == 1 and isinstance(source, nn.Module)  # of what shape else only the user knows
+        if flat or not shape:
             raise
         return load(source, input_shape=shape)
 

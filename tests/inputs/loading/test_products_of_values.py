@@ -56,6 +56,8 @@ LAYERS: dict[str, Layer | nn.Module] = {
     "layer norm, in rows": nn.Sequential(nn.Flatten(), nn.LayerNorm(24), nn.Unflatten(1, (2, 12))),
     "layer norm of all": nn.LayerNorm((4, 6), elementwise_affine=False),
     "rms norm": nn.RMSNorm(6, eps=1e-3),
+    "rms norm, whose epsilon is the precision's": nn.RMSNorm(6),
+    "rms norm, as a function": lambda x: functional.rms_norm(x, (6,)) + functional.rms_norm(x, (6,), eps=1e-3),
     "group norm": nn.GroupNorm(2, 4),
 }
 

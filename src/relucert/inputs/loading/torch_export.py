@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node
 
 from relucert.errors import LoadError
 from relucert.inputs.loading.paths import one_line
@@ -19,7 +20,7 @@ def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
     """The module's program; raises LoadError where it can't be exported."""
     try:
         program = export(module, (images,))
-        casts = any(str(node.target).startswith(_CASTS) for node in program.graph.nodes)
+        casts = any(map(_keeps_precision, program.graph.nodes))
         program = program.run_decompositions({})
     except Exception as error:
         raise LoadError(
@@ -37,6 +38,14 @@ def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
     output = next(entry.arg.name for entry in signature.output_specs if entry.kind is OutputKind.USER_OUTPUT)
     tensors = {target: stored_tensors[target] for target in stored.values()}
     return TracedProgram(list(program.graph.nodes), images_here[0], stored, tensors, output, casts)
+
+
+def _keeps_precision(node: Node) -> bool:
+    """Whether a call computes something else in another precision than the module's own: casts do, and normalisations
+    whose epsilon is the precision's."""
+    if str(node.target).startswith("aten.rms_norm"):
+        return (node.args[3] if len(node.args) > 3 else node.kwargs.get("eps")) is None
+    return str(node.target).startswith(_CASTS)
 
 
 def outermost_layer(program: ExportedProgram) -> str:

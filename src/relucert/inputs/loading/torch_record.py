@@ -286,7 +286,8 @@ class TracedProgram:
         stored: By the names of nodes that stand for the module's tensors, the tensors' own names.
         tensors: By the tensors' own names, those that were traced.
         output: The name of the node whose result is the module's.
-        casts: Whether the module's code casts to a fixed precision anywhere: it would compute in float64 only in part.
+        casts: Whether the module's code casts to a fixed precision anywhere, or has an epsilon that is the precision's:
+            in float64 it would compute something else.
     """
 
     nodes: Sequence[Node]
