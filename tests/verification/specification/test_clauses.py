@@ -178,6 +178,13 @@ def test_what_a_clause_says_twice_counts_once() -> None:
     assert len(parse(listed(["(<= Y_0 1)"]).replace("0.001", "0.000")).violations) == LINES  # clauses stay apart
 
 
+def test_the_tightest_of_several_bounds_in_a_clause_counts() -> None:
+    for further, end, is_open in (("(<= X_0 .5)", Fraction(1, 2), False), ("(< X_0 0.90)", Fraction(9, 10), True)):
+        violations = parse(listed([f"(<= Y_0 1) {further} (<= X_0 1)"])).violations
+        assert {(one.high[0], 0 in one.open_high) for one in violations} == {(end, is_open)}
+    assert not parse(listed(["(<= Y_0 1) (< X_0 0.000)"])).violations
+
+
 def test_comparisons_of_a_conjunction_come_before_clauses_in_it() -> None:
     """As before other formulas, in an assertion, too."""
     for written in ("(assert (and (and (<= Y_0 2)) (<= Y_1 1)))", "(assert (and (<= Y_0 2))) (assert (<= Y_1 1))"):
