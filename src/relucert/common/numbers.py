@@ -84,14 +84,17 @@ def _read(number: NumberLike, name: str) -> object:
 def float_below(number: Fraction, dtype: type[Float] = np.float64) -> float:
     """The largest floating-point number that is not above an exact one; -infinity where there is none."""
     try:
-        double = float(number)
+        nearest = float(number)
     except OverflowError:
-        double = math.inf if number > 0 else -math.inf
-    with np.errstate(over="ignore"):
-        nearest = dtype(double)
-    if math.isfinite(nearest) and Fraction(float(nearest)) <= number:
-        return float(nearest)
-    return float(np.nextafter(nearest, dtype(-math.inf))) if nearest > -math.inf else -math.inf
+        nearest = math.inf if number > 0 else -math.inf
+    if dtype is not np.float64:
+        with np.errstate(over="ignore"):
+            nearest = float(dtype(nearest))
+    if math.isfinite(nearest):
+        numerator, denominator = nearest.as_integer_ratio()
+        if numerator * number.denominator <= number.numerator * denominator:
+            return nearest
+    return float(np.nextafter(dtype(nearest), dtype(-math.inf)))
 
 
 def float_above(number: Fraction, dtype: type[Float] = np.float64) -> float:

@@ -72,8 +72,9 @@ def listed(violations: Sequence[Violation], outputs: int) -> ListedViolations | 
 def _row(constraint: Constraint, outputs: int) -> list[float] | None:
     """What is positive where a constraint is not met: coefficients on the outputs, and a constant; None where it is
     about inputs, too, or has numbers that are none of float64."""
-    scaled = {index: constraint.scale * number for index, number in constraint.outputs}
-    constant = float_below(-constraint.scale * constraint.bound)
+    scale = constraint.scale
+    scaled = {index: scale * number for index, number in constraint.outputs}
+    constant = float_below(-scale * constraint.bound)
     if constraint.inputs or any(float(number) != number for number in scaled.values()) or math.isinf(constant):
         return None
     return [*(float(scaled.get(index, 0)) for index in range(outputs)), constant]

@@ -1,16 +1,17 @@
-"""Formulas over inputs and outputs, as files write them, and the cases that they come to."""
+"""Formulas over inputs and outputs, as files write them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
-from relucert.common.deadline import check_time
+from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError
 
-MOST_CASES = 100_000
+ONE, MINUS = Fraction(1), Fraction(-1)
 MOST_BITS = 2**13  # of a number's numerator or denominator: products of many would take all time
 
 
@@ -93,6 +94,51 @@ class End(NamedTuple):
         return self.at < high.at or (self.at == high.at and not (self.strict or high.strict))
 
 
+class Ends(dict[str, End]):
+    """Bounds by the decimals as they are written, each made once; a KeyError where something is no decimal."""
+
+    def __init__(self, strict: bool) -> None:
+        super().__init__()
+        self.strict = strict
+
+    def __missing__(self, text: str) -> End:
+        number = parse_decimal(text)
+        if number is None:
+            raise KeyError(text)
+        self[text] = end = End(number, self.strict)
+        return end
+
+
+class Comparisons(NamedTuple):
+    """Comparisons of single variables with numbers that are given elsewhere.
+
+    Attributes:
+        relations: Of each comparison.
+        names: Of its variable.
+        variables: All there are, by name.
+        ends: The bounds that are not strict, and those that are.
+    """
+
+    relations: Sequence[str]
+    names: Sequence[str]
+    variables: Mapping[str, Variable]
+    ends: tuple[Ends, Ends]
+
+    def bounds(self, numbers: Sequence[str]) -> Bounds:
+        """The conjunction of them with these numbers; a KeyError where something is no decimal or no variable."""
+        bounds, (touching, strict) = Bounds(), self.ends
+        for relation, name, number in zip(self.relations, self.names, numbers, strict=True):
+            variable = self.variables[name]
+            end = (strict if len(relation) == 1 else touching)[number]
+            if variable.output:
+                upper = relation[0] == "<"
+                form = LinearTerms({variable: ONE}, -end.at) if upper else LinearTerms({variable: MINUS}, end.at)
+                bounds.forms.append(AtMost(form, end.strict))
+            else:
+                bounds.add(variable.number, end, relation[0] == "<")
+        return bounds
+
+
 @dataclass(frozen=True)
 class Bounds:
     """A conjunction of comparisons of single variables with numbers: bounds of inputs by their index, and forms."""
@@ -127,79 +173,75 @@ class Bounds:
             self.add(variable.number, End(_quotient(-constant, coefficient), atom.strict), coefficient > 0)
 
 
-Formula = AtMost | Bounds | All | AnyOf
+Slot = tuple[int, Ends]
+"""Where the number of a comparison stands among those of a clause, and the bounds that it may name."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One way to meet a formula: inputs within bounds, by their index, and further forms.
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What clauses share that differ only in numbers.
 
-    Cases share their bounds where they can: these are replaced, never changed.
+    Attributes:
+        comparisons: Without their numbers.
+        low: By inputs, where the number of the first lower bound stands.
+        high: The same of upper bounds.
+        outputs: The comparisons of outputs, and whether the number is an upper bound.
     """
 
-    low: dict[int, End] = field(default_factory=dict)
-    high: dict[int, End] = field(default_factory=dict)
-    forms: tuple[AtMost, ...] = ()
+    comparisons: Comparisons
+    low: dict[int, Slot] = field(default_factory=dict)
+    high: dict[int, Slot] = field(default_factory=dict)
+    outputs: list[tuple[Variable, bool, Slot]] = field(default_factory=list)
 
-    def with_all(self, atoms: Sequence[AtMost | Bounds]) -> Case | None:
-        """The case in which these are met as well; None where the bounds of an input leave it no number."""
-        if len(atoms) == 1 and isinstance(atoms[0], Bounds):
-            added = atoms[0]
-        else:
-            added = Bounds()
-            for atom in atoms:
-                added.join(atom)
-        low, high = _tightened(self.low, added.low, upper=False), _tightened(self.high, added.high, upper=True)
-        for index in added.low | added.high:
-            least, most = low.get(index), high.get(index)
-            if least is None or most is None or (least is most and not least.strict):  # as of inputs that are fixed
-                continue
-            if not least.leaves_room(most):
-                return None
-        return Case(low, high, (*self.forms, *added.forms))
+    @classmethod
+    def of(cls, comparisons: Comparisons) -> Shape:
+        """The shape of clauses of these comparisons; a KeyError where a name is no variable's."""
+        shape, (touching, strict) = cls(comparisons), comparisons.ends
+        for place, (relation, name) in enumerate(zip(comparisons.relations, comparisons.names, strict=True)):
+            variable, upper = comparisons.variables[name], relation[0] == "<"
+            slot = place, strict if len(relation) == 1 else touching
+            if variable.output:
+                shape.outputs.append((variable, upper, slot))
+            else:
+                (shape.high if upper else shape.low).setdefault(variable.number, slot)
+        return shape
 
-    def with_implied_bounds(self) -> Case | None:
-        """The case with bounds of inputs that had none, as its forms on inputs imply them; None as for `with_all`.
+    @cached_property
+    def bounds_once(self) -> bool:
+        """Whether no input has two lower or two upper bounds."""
+        return len(self.low) + len(self.high) + len(self.outputs) == len(self.comparisons.names)
 
-        So an input of one network that equals that of another has its bounds. Ends are found by interval arithmetic:
-        a form bounds one of its inputs where all others are bounded.
-        """
-        on_inputs = [atom.form for atom in self.forms if not any(one.output for one in atom.form.coefficients)]
-        low, high = dict(self.low), dict(self.high)
-        known = -1
-        while len(low) + len(high) > known:
-            known = len(low) + len(high)
-            for form in on_inputs:
-                for variable, coefficient in form.coefficients.items():
-                    bounds = high if coefficient > 0 else low
-                    rest = None if variable.number in bounds else _least(form, variable, low, high)
-                    if rest is not None:
-                        bounds[variable.number] = End(-rest / coefficient)
-        added = Bounds(
-            {index: bound for index, bound in low.items() if index not in self.low},
-            {index: bound for index, bound in high.items() if index not in self.high},
-        )
-        return self.with_all([added]) if added.low or added.high else self
+    @cached_property
+    def pairs(self) -> list[tuple[Slot, Slot]]:
+        """The lower and the upper bound of every input that has both."""
+        return [(slot, self.high[index]) for index, slot in self.low.items() if index in self.high]
 
 
-def _least(form: LinearTerms, left_out: Variable, low: dict[int, End], high: dict[int, End]) -> Fraction | None:
-    """The least value of a form of inputs without one of its terms; None where an input is unbounded on that side."""
-    total = form.constant
-    for variable, coefficient in form.coefficients.items():
-        if variable != left_out:
-            bound = (low if coefficient > 0 else high).get(variable.number)
-            if bound is None:
-                return None
-            total += coefficient * bound.at
-    return total
+class Clause(NamedTuple):
+    """A conjunction of comparisons of single variables with numbers, as a file writes them by the thousand."""
+
+    shape: Shape
+    numbers: Sequence[str]
+
+    @property
+    def bounds(self) -> Bounds:
+        """The same, its numbers read."""
+        return self.shape.comparisons.bounds(self.numbers)
+
+    def leaves_room(self) -> bool:
+        """Whether the first bounds of every input leave it a number, which float64 tells of most."""
+        numbers = self.numbers
+        for (low_place, low_ends), (high_place, high_ends) in self.shape.pairs:
+            low, high = numbers[low_place], numbers[high_place]
+            if low == high:
+                if low_ends.strict or high_ends.strict:
+                    return False
+            elif not (float(low) < float(high) or low_ends[low].leaves_room(high_ends[high])):
+                return False
+        return True
 
 
-def _tightened(bounds: dict[int, End], others: dict[int, End], upper: bool) -> dict[int, End]:
-    """The tighter of two bounds of each input; these dictionaries themselves where one of them has them all."""
-    if not bounds:
-        return others or bounds
-    tighter = {index: bound for index, bound in others.items() if bound.is_tighter(bounds.get(index), upper)}
-    return bounds | tighter if tighter else bounds
+Formula = AtMost | Bounds | Clause | All | AnyOf
 
 
 def _quotient(number: Fraction, divisor: Fraction) -> Fraction:
@@ -209,32 +251,3 @@ def _quotient(number: Fraction, divisor: Fraction) -> Fraction:
 
 def _bits(number: Fraction) -> int:
     return max(number.numerator.bit_length(), number.denominator.bit_length())
-
-
-def cases(formula: Formula) -> list[Case]:
-    """The cases of a formula: it is met where one of them is. Those whose bounds contradict each other are left out."""
-    return _extended([Case()], formula)
-
-
-def _extended(found: list[Case], formula: Formula) -> list[Case]:
-    """The cases in which one of those found so far and the formula are met."""
-    if isinstance(formula, (AtMost, Bounds)):
-        extended = [case.with_all([formula]) for case in found]
-        return [case for case in extended if case is not None]
-    if isinstance(formula, AnyOf):
-        several: list[Case] = []
-        for operand in formula.operands:
-            check_time()
-            several += _extended(found, operand)
-            if len(several) > MOST_CASES:
-                raise InputError(f"the property has more than {MOST_CASES:,} cases: split it into several")
-        return several
-    atoms = [
-        operand for operand in formula.operands if isinstance(operand, (AtMost, Bounds))
-    ]  # first, since they rule out the most
-    joined = [case.with_all(atoms) for case in found]
-    remaining = [case for case in joined if case is not None]
-    for operand in formula.operands:
-        if not isinstance(operand, (AtMost, Bounds)):
-            remaining = _extended(remaining, operand)
-    return remaining

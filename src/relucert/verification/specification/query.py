@@ -17,7 +17,8 @@ from relucert.common.checks import shown
 from relucert.common.numbers import NumberLike, as_decimal, exactly, number_above
 from relucert.common.words import counted
 from relucert.errors import InputError
-from relucert.verification.specification.formula import AtMost, Case, End, LinearTerms, Variable
+from relucert.verification.specification.cases import Case
+from relucert.verification.specification.formula import AtMost, End, LinearTerms, Variable
 from relucert.verification.specification.reading import read
 from relucert.verification.specification.violations import Specification, Violation
 
@@ -35,7 +36,8 @@ class Query(Specification):
     Attributes:
         inputs: How many numbers the network takes.
         outputs: How many it gives.
-        violations: Any of them would be one; none: the property holds, since no input meets the bounds.
+        violations: Any of them would be one; none: the property holds, since no input meets the bounds. Those of long
+            files are made once one of them is asked for.
         text: The file's own text in VNN-LIB 1.0, where it comes from one.
         remarks: What there is to know about it, such as the types that a file declares.
         declared: The tensors that a file of VNN-LIB 2.0 declares; inputs and outputs are their numbers in turn.
@@ -124,7 +126,7 @@ class Query(Specification):
         if (self.inputs, self.outputs) != (other.inputs, other.outputs):
             raise InputError(f"{self!r} and {other!r} are about different networks")
         remarks = tuple(dict.fromkeys(self.remarks + other.remarks))
-        return replace(self, violations=self.violations + other.violations, text=None, remarks=remarks)
+        return replace(self, violations=(*self.violations, *other.violations), text=None, remarks=remarks)
 
     @cached_property
     def possible(self) -> tuple[Violation, ...]:

@@ -1,7 +1,8 @@
 """The brackets of VNN-LIB 1.0: a text as nested lists of words, each with its line.
 
-Most of a long file is regular: declarations, and comparisons of one variable with a number, hundreds in a row. Such a
-run is one item with its text, which the parser takes apart at once, or bracket by bracket (`Run.groups`).
+Most of a long file is regular: declarations, and comparisons of one variable with a number, hundreds in a row, or
+thousands of conjunctions of them (clauses). Such a run is one item with its text, which the parser takes apart at once,
+or bracket by bracket (`Run.groups`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from typing import Literal, NamedTuple, cast
 from relucert.common.deadline import check_time
 from relucert.errors import LoadError
 
-RunKind = Literal["comparison", "assertion", "declaration"]
+RunKind = Literal["clause", "comparison", "assertion", "declaration"]
 TOKEN = re.compile(r";[^\n]*|\n|[()]|[^\s();]+")
-COMPARISON = r"\([<>]=?\s+[XY]_[0-9]+\s+[-+.eE0-9]+\s*\)"
-REGULAR: dict[RunKind, str] = {
-    "comparison": COMPARISON,
-    "assertion": rf"\(assert\s+{COMPARISON}\s*\)",
-    "declaration": r"\(declare-const\s+[XY]_[0-9]+\s+Real\s*\)",
+COMPARISON = r"\([<>]=?\s+[XY]_[0-9]+\s+[-+.eE0-9]+\s*\)"  # whose number is read at once
+DECIMAL = r"[-+]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:[eE][-+]?[0-9]{1,2})?"  # always within float64
+LATER = COMPARISON.replace("[-+.eE0-9]+", DECIMAL)  # whose number may be read later: nothing is wrong with it
+MOST_COMPARISONS = 1024  # of a clause or in a row
+MOST_CLAUSES = 16  # in a row: regular expressions remember every comparison of a run until it ends
+REGULAR: dict[RunKind, tuple[str, int]] = {  # patterns, and how many brackets a run of them has at most
+    "clause": (rf"\(and\s+(?:{LATER}\s*){{1,{MOST_COMPARISONS}}}\)", MOST_CLAUSES),
+    "comparison": (COMPARISON, MOST_COMPARISONS),
+    "assertion": (rf"\(assert\s+{COMPARISON}\s*\)", MOST_COMPARISONS),
+    "declaration": (r"\(declare-const\s+[XY]_[0-9]+\s+Real\s*\)", MOST_COMPARISONS),
 }
-LONGEST_RUN = 1024  # brackets
-RUNS = "|".join(rf"(?P<{kind}>(?:{pattern}\s*){{1,{LONGEST_RUN}}})" for kind, pattern in REGULAR.items())
+RUNS = "|".join(rf"(?P<{kind}>(?:{pattern}\s*){{1,{most}}})" for kind, (pattern, most) in REGULAR.items())
 RUN_OR_TOKEN = re.compile(f"{RUNS}|{TOKEN.pattern}")
 DEEPEST = 100
 
@@ -44,9 +49,14 @@ class Run(NamedTuple):
     kind: RunKind
 
     @property
-    def words(self) -> list[str]:
-        """All words of all brackets, one after the other."""
-        return self.text.replace("(", " ").replace(")", " ").split()
+    def plain(self) -> str:
+        """The text without brackets."""
+        return self.text.replace("(", " ").replace(")", " ")
+
+    @property
+    def clauses(self) -> list[str]:
+        """The comparisons of every clause, without brackets."""
+        return self.plain.split("and")[1:]
 
     def groups(self) -> list[Group]:
         """The brackets one by one."""
@@ -76,7 +86,10 @@ def expressions(text: str, line: int = 1, pattern: re.Pattern[str] = RUN_OR_TOKE
             if len(open_groups) > DEEPEST:
                 raise _too_deep(line)
             run = Run(token, line, cast(RunKind, match.lastgroup))
-            expected = (len(open_groups) > 1) == (run.kind == "comparison")  # commands are outermost, formulas are not
+            if run.kind == "clause" and len(open_groups) == DEEPEST:
+                raise _too_deep(line + token[: token.index("(", 1)].count("\n"))
+            is_formula = run.kind in ("comparison", "clause")
+            expected = (len(open_groups) > 1) == is_formula  # commands are outermost, formulas are not
             open_groups[-1].items.extend([run] if expected else run.groups())
             line += token.count("\n")
         elif token == "\n":

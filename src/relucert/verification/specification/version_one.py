@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from fractions import Fraction
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from sys import intern
 
 from relucert.common.deadline import check_time
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError
+from relucert.verification.specification.cases import cases
 from relucert.verification.specification.formula import (
+    MINUS,
+    ONE,
     All,
     AnyOf,
     AtMost,
     Bounds,
-    End,
+    Clause,
+    Comparisons,
+    Ends,
     Formula,
     LinearTerms,
+    Shape,
     Variable,
-    cases,
 )
 from relucert.verification.specification.syntax import Expression, Group, Run, Word, groups
 from relucert.verification.specification.violations import Specification
@@ -30,7 +34,6 @@ LAST = ("check-sat", "exit")  # commands that nothing may be asserted after
 RELATIONS = ("<=", "<", ">=", ">", "=", "==")
 CONNECTIVES = ("and", "or")
 OPERATORS = ("+", "-", "*")
-ONE, MINUS = Fraction(1), Fraction(-1)
 
 
 def parse(text: str) -> Specification:
@@ -56,7 +59,8 @@ class _Parser:
         self.mentions_outputs = False
         self.ended: str | None = None  # the command that ended the assertions
         self.variables: dict[str, Variable] = {}  # those declared, by name
-        self.ends = _Ends(strict=False), _Ends(strict=True)
+        self.ends = Ends(strict=False), Ends(strict=True)
+        self.shapes: dict[tuple[str, ...], Shape] = {}  # of clauses, by their words without numbers
 
     def count(self, letter: str) -> int:
         """How many inputs or outputs there are; raises LoadError where they are not counted from 0 without gaps."""
@@ -74,7 +78,6 @@ class _Parser:
                     self.take(single)
             return
         command, items = _head(group)
-        rest = _one_by_one(items)
         if self.ended is not None and command not in IGNORED:
             raise LoadError(
                 f"line {group.line}: ({command[:40]} ...) stands after ({self.ended}), where it would not count; move "
@@ -82,11 +85,9 @@ class _Parser:
             )
         self.ended = command if command in LAST else self.ended
         if command in ("declare-const", "declare-fun"):
-            self._declare(command, rest, group.line)
+            self._declare(command, _one_by_one(items), group.line)
         elif command == "assert":
-            if len(rest) != 1:
-                raise LoadError(f"line {group.line}: an assertion has one formula, not {len(rest)}")
-            self.assertions.append(self._formula(rest[0]))
+            self.assertions.append(self._assertion(items, group.line))
         elif command not in IGNORED:
             raise LoadError(f"line {group.line}: unknown command {command[:40]!r}; known are declare-const and assert")
 
@@ -104,11 +105,10 @@ class _Parser:
     def _take_run(self, run: Run) -> bool:
         """Takes regular commands at once; False where they have to be taken one by one, for something is wrong."""
         if run.kind == "assertion":
-            bounds = self._bounds(run)
-            if bounds is not None:
-                self.assertions.append(bounds)
-            return bounds is not None
-        words = run.words[1::3]
+            bounds = self._bounds(run.plain.replace("assert", ""))
+            self.assertions += bounds
+            return bool(bounds)
+        words = run.plain.split()[1::3]
         names = [name for name in map(NAME.fullmatch, words) if name is not None]
         declared = {name[0]: Variable(name[1] == "Y", int(name[2])) for name in names}
         if len(declared) < len(words) or not declared.keys().isdisjoint(self.variables):
@@ -116,31 +116,47 @@ class _Parser:
         self.variables |= declared
         return True
 
-    def _bounds(self, run: Run) -> Bounds | None:
-        """What a run of comparisons comes to, at once; None where it has to be read one by one, for what is wrong."""
-        words = run.words
-        if run.kind == "assertion":
-            del words[0::4]
-        variables, (ends, strict_ends) = self.variables, self.ends
-        bounds, outputs = Bounds(), self.mentions_outputs
+    def _bounds(self, text: str) -> list[Bounds]:
+        """What regular comparisons, without brackets, come to; nothing where they have to be read one by one, for what
+        is wrong."""
+        words = text.split()
         try:
-            for relation, name, number in zip(words[0::3], words[1::3], words[2::3], strict=True):
-                variable = variables[name]
-                end = strict_ends[number] if len(relation) == 1 else ends[number]
-                if variable.output:
-                    form = (
-                        LinearTerms({variable: ONE}, -end.at)
-                        if relation[0] == "<"
-                        else LinearTerms({variable: MINUS}, end.at)
-                    )
-                    bounds.forms.append(AtMost(form, end.strict))
-                    outputs = True
-                else:
-                    bounds.add(variable.number, end, relation[0] == "<")
+            bounds = self._comparisons(words[0::3], words[1::3]).bounds(words[2::3])
         except KeyError:
-            return None
-        self.mentions_outputs = outputs
-        return bounds
+            return []
+        self.mentions_outputs |= bool(bounds.forms)
+        return [bounds]
+
+    def _comparisons(self, relations: Sequence[str], names: Sequence[str]) -> Comparisons:
+        return Comparisons(relations, names, self.variables, self.ends)
+
+    def _clauses(self, texts: Sequence[str]) -> list[Clause]:
+        """The clauses of a run, without brackets; none where they have to be read one by one, for what is wrong."""
+        clauses, shapes = list[Clause](), self.shapes
+        for text in texts:
+            words = text.split()
+            numbers = tuple(map(intern, words[2::3]))  # long files repeat few numbers
+            del words[2::3]
+            key = tuple(words)
+            shape = shapes.get(key)
+            if shape is None:
+                try:
+                    shape = shapes[key] = Shape.of(self._comparisons(words[0::2], words[1::2]))
+                except KeyError:
+                    return []
+                self.mentions_outputs |= bool(shape.outputs)
+            clauses.append(Clause(shape, numbers))
+        return clauses
+
+    def _assertion(self, items: list[Expression], line: int) -> Formula:
+        if len(items) == 1 and isinstance(items[0], Run) and items[0].kind == "clause":
+            clauses = self._clauses(items[0].clauses)
+            if len(clauses) == 1:
+                return All(clauses)
+        rest = _one_by_one(items)
+        if len(rest) != 1:
+            raise LoadError(f"line {line}: an assertion has one formula, not {len(rest)}")
+        return self._formula(rest[0])
 
     def _formula(self, expression: Word | Group) -> Formula:
         if isinstance(expression, Word):
@@ -148,11 +164,10 @@ class _Parser:
         operator, items = _head(expression)
         if operator in CONNECTIVES and not items:
             raise LoadError(f"line {expression.line}: ({operator}) has no parts")
-        if operator == "and":
-            return All(list(chain.from_iterable(map(self._conjuncts, items))))
+        if operator in CONNECTIVES:
+            operands = [operand for item in items for operand in self._operands(operator, item)]
+            return All(operands) if operator == "and" else AnyOf(operands)
         rest = _one_by_one(items)
-        if operator == "or":
-            return AnyOf([self._formula(item) for item in rest])
         if operator not in RELATIONS:
             understood = ", ".join((*CONNECTIVES, *RELATIONS))
             raise LoadError(
@@ -166,13 +181,15 @@ class _Parser:
             return All([AtMost(left.minus(right)), AtMost(right.minus(left))])
         return AtMost(left.minus(right) if operator.startswith("<") else right.minus(left), strict)
 
-    def _conjuncts(self, expression: Expression) -> Iterator[Formula]:
-        """The formulas that an operand of a conjunction is, several where it is a run of comparisons."""
-        bounds = self._bounds(expression) if isinstance(expression, Run) else None
-        if bounds is not None:
-            yield bounds
-        else:
-            yield from map(self._formula, _one_by_one([expression]))
+    def _operands(self, operator: str, item: Expression) -> Sequence[Formula]:
+        """The formulas that an operand of a connective is, several where it is a run of clauses."""
+        operands: Sequence[Formula] = []
+        if isinstance(item, Run) and item.kind == "clause":
+            clauses = self._clauses(item.clauses)
+            operands = clauses if operator == "or" else [All([clause]) for clause in clauses]
+        elif isinstance(item, Run) and operator == "and":
+            operands = self._bounds(item.plain)
+        return operands or [self._formula(single) for single in _one_by_one([item])]
 
     def _linear(self, expression: Word | Group) -> LinearTerms:
         if isinstance(expression, Word):
@@ -229,18 +246,3 @@ def _head(group: Group) -> tuple[str, list[Expression]]:
 def _one_by_one(items: Iterable[Expression]) -> list[Word | Group]:
     """The items, runs bracket by bracket."""
     return [single for item in items for single in (item.groups() if isinstance(item, Run) else [item])]
-
-
-class _Ends(dict[str, End]):
-    """Bounds by the numbers as they are written, each made once; a KeyError where something is no number."""
-
-    def __init__(self, strict: bool) -> None:
-        super().__init__()
-        self.strict = strict
-
-    def __missing__(self, text: str) -> End:
-        number = parse_decimal(text)
-        if number is None:
-            raise KeyError(text)
-        self[text] = end = End(number, self.strict)
-        return end

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from relucert.common.numbers import parse_decimal
 from relucert.errors import InputError, LoadError, MissingPackageError
-from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, LinearTerms, Variable, cases
+from relucert.verification.specification.cases import cases, plain_case
+from relucert.verification.specification.formula import All, AnyOf, AtMost, Formula, LinearTerms, Variable
 from relucert.verification.specification.syntax import groups
 from relucert.verification.specification.violations import Declared, Specification
 
@@ -98,7 +99,7 @@ class _Translation:
         formulas = [self._formula(assertion.expr) for assertion in self.parsed.assertions]
         if not self.mentions_outputs:
             raise InputError("no assertion is about an output: every input of the region would be a violation")
-        implied = [case.with_implied_bounds() for case in cases(All(formulas))]
+        implied = [plain_case(case).with_implied_bounds() for case in cases(All(formulas))]
         bounded = [case for case in implied if case is not None]
         return Specification.of_cases(
             bounded, self.sizes[False], self.sizes[True], remarks=self._remarks(),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, product
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from relucert.common.deadline import check_time
 from relucert.errors import InputError
-from relucert.verification.specification.formula import AtMost, Case, End, Variable
+from relucert.verification.specification.cases import Case, plain_case
+from relucert.verification.specification.formula import AtMost, Clause, End, Shape, Variable
 
 Terms = tuple[tuple[int, int], ...]
 _Numbers = tuple[Fraction, ...]
@@ -153,28 +155,101 @@ class Violation:
         )
 
 
+def _maker(shape: Shape) -> Callable[[Sequence[str]], Violation]:
+    """What makes violations of the numbers of clauses of a shape that bounds every input once from both sides."""
+    low_slots, high_slots = ([slot for _, slot in sorted(slots.items())] for slots in (shape.low, shape.high))
+    open_low, open_high = (
+        frozenset([index for index, (_, ends) in slots.items() if ends.strict]) for slots in (shape.low, shape.high)
+    )
+    rows = [(((variable.number, 1 if upper else -1),), upper, slot) for variable, upper, slot in shape.outputs]
+
+    def violation(numbers: Sequence[str]) -> Violation:
+        low = tuple([ends[numbers[place]].at for place, ends in low_slots])
+        high = tuple([ends[numbers[place]].at for place, ends in high_slots])
+        constraints = []
+        for terms, upper, (place, ends) in rows:
+            bound = ends[numbers[place]].at
+            constraints.append(Constraint((), terms, bound if upper else -bound, ends.strict))
+        distinct = constraints if len(constraints) < 2 else dict.fromkeys(constraints)
+        return Violation(low, high, tuple(distinct), open_low, open_high)
+
+    return violation
+
+
+class Violations(Sequence[Violation]):
+    """A tuple of violations, of which those that are clauses of a file are made once somebody asks for one.
+
+    They equal a tuple of the same violations.
+    """
+
+    def __init__(self, listed: Sequence[Violation | Clause]) -> None:
+        self._listed = listed
+
+    @cached_property
+    def _made(self) -> tuple[Violation, ...]:
+        made, makers = list[Violation](), dict[Shape, Callable[[Sequence[str]], Violation]]()
+        for one in self._listed:
+            if isinstance(one, Clause):
+                check_time()
+                shape, numbers = one
+                maker = makers.get(shape)
+                if maker is None:
+                    maker = makers[shape] = _maker(shape)
+                made.append(maker(numbers))
+            else:
+                made.append(one)
+        self._listed = made
+        return tuple(made)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @overload
+    def __getitem__(self, index: int) -> Violation: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Violation, ...]: ...
+    def __getitem__(self, index: int | slice) -> Violation | tuple[Violation, ...]:
+        return self._made[index]
+
+    def __iter__(self) -> Iterator[Violation]:
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        return self._made == other._made if isinstance(other, Violations) else self._made == other
+
+    def __hash__(self) -> int:
+        return hash(self._made)
+
+    def __repr__(self) -> str:
+        return repr(self._made)
+
+
 @dataclass(frozen=True)
 class Specification:
     """What a property file says; its fields are those of a `relucert.Query`."""
 
     inputs: int
     outputs: int
-    violations: tuple[Violation, ...]
+    violations: Sequence[Violation]
     text: str | None = None
     remarks: tuple[str, ...] = ()
     declared: tuple[Declared, ...] = ()
 
     @classmethod
     def of_cases(
-        cls, cases: Sequence[Case], inputs: int, outputs: int, text: str | None = None, remarks: tuple[str, ...] = (),
-        declared: tuple[Declared, ...] = (),
+        cls, cases: Sequence[Case | Clause], inputs: int, outputs: int, text: str | None = None,
+        remarks: tuple[str, ...] = (), declared: tuple[Declared, ...] = (),
     ) -> Specification:  # fmt: skip
         """The specification whose violations are these cases; every input needs both bounds in all of them."""
-        violations: dict[tuple[tuple[int, int], tuple[Constraint, ...]], Violation] = {}
+        listed, seen = list[Violation | Clause](), set[tuple[tuple[int, int], tuple[Constraint, ...]]]()
         boxes: dict[tuple[int, int], tuple[_Numbers, _Numbers, frozenset[int], frozenset[int]]] = {}
         names, checked = _input_names(inputs, declared), dict[int, End]()
-        for case in cases:
+        for given in cases:
             check_time()
+            if isinstance(given, Clause) and len(given.shape.low) == len(given.shape.high) == inputs:
+                listed.append(given)
+                continue
+            case = plain_case(given)
             shared = id(case.low), id(case.high)
             if shared not in boxes:
                 ends = _ends(case.low, "lower", names, checked), _ends(case.high, "upper", names, checked)
@@ -185,10 +260,11 @@ class Specification:
             for one in constraints:
                 if not (_is_float(one.bound) or _is_float(one.scale * one.bound)):
                     raise InputError("a constraint has a bound beyond the numbers of float64, about 1.8e308")
-            if (shared, constraints) not in violations:
+            if (shared, constraints) not in seen:
+                seen.add((shared, constraints))
                 low, high, open_low, open_high = boxes[shared]
-                violations[shared, constraints] = Violation(low, high, constraints, open_low, open_high)
-        return cls(inputs, outputs, tuple(violations.values()), text, remarks, declared)
+                listed.append(Violation(low, high, constraints, open_low, open_high))
+        return cls(inputs, outputs, Violations(listed), text, remarks, declared)
 
 
 def _input_names(count: int, declared: Sequence[Declared]) -> list[str]:
