@@ -129,12 +129,12 @@ def test_the_document_lists_the_operators_that_are_understood() -> None:
 
 
 TRANSFORMER = (4, 2, 5, 0.1, "relu", 1e-5, True)  # with the batch first
-CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
+CHANNELS, HALF = ("BatchNorm", "InstanceNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
 SETTINGS: dict[str, tuple[object, ...]] = {
     "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,),
     "LayerNorm": (4,), "RMSNorm": (4, 1e-3), "GroupNorm": (2, 4),
     "Upsample": (None, 2), "PixelShuffle": (2,), "PixelUnshuffle": (2,), "ChannelShuffle": (2,),
-    **{f"{name}{axes}d": (4,) if name == "BatchNorm" else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
+    **{f"{name}{axes}d": (4,) if "Norm" in name else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
     **{f"{prefix}{name}{axes}d": (2,) for prefix in ("", "Adaptive") for name in HALF for axes in (1, 2)},
     **dict.fromkeys(("ZeroPad2d", "ReflectionPad2d", "ReplicationPad2d", "CircularPad2d"), (1,)),
     "TransformerEncoderLayer": TRANSFORMER,

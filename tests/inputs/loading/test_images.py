@@ -45,6 +45,10 @@ LAYERS: dict[str, tuple[Layer, Shape]] = {
     "transposed convolution of a line": (nn.ConvTranspose1d(2, 2, 2, padding=1, dilation=3), LINE),
     "batch normalisation": (normalisation(nn.BatchNorm2d(2)), IMAGE),
     "batch normalisation of a line": (normalisation(nn.BatchNorm1d(2, affine=False)), LINE),
+    "instance normalisation by running statistics": (
+        normalisation(nn.InstanceNorm2d(2, affine=True, track_running_stats=True)),
+        IMAGE,
+    ),
     "average pooling": (nn.AvgPool2d(2), IMAGE),
     "average pooling, padded": (nn.AvgPool2d(3, 2, 1, ceil_mode=True), IMAGE),
     "average pooling without padding": (nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE),
@@ -64,7 +68,7 @@ LAYERS: dict[str, tuple[Layer, Shape]] = {
     "maximum with a map": (lambda x: torch.maximum(x, x.flip(1) * 0.5), IMAGE),
 }
 
-ONLY_TORCH = {"average pooling, another divisor"}
+ONLY_TORCH = {"average pooling, another divisor", "instance normalisation by running statistics"}
 """What PyTorch has no ONNX export for."""
 
 

@@ -59,6 +59,8 @@ LAYERS: dict[str, Layer | nn.Module] = {
     "rms norm, whose epsilon is the precision's": nn.RMSNorm(6),
     "rms norm, as a function": lambda x: functional.rms_norm(x, (6,)) + functional.rms_norm(x, (6,), eps=1e-3),
     "group norm": nn.GroupNorm(2, 4),
+    "instance norm": nn.InstanceNorm1d(4),
+    "instance norm with weights": nn.InstanceNorm1d(4, affine=True, eps=1e-3),
 }
 
 

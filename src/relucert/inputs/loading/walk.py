@@ -179,7 +179,6 @@ def _locations(locations: list[str]) -> str:
     return " and ".join(dict.fromkeys(locations))
 
 
-_DIVIDES = "divides by what it computes: a batch normalisation in evaluation mode is affine"
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
@@ -188,7 +187,6 @@ _LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
-    "instancenorm": _DIVIDES,
     **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),

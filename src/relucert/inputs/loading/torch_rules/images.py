@@ -8,7 +8,7 @@ from functools import partial
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.local import Axis
-from relucert.inputs.loading.lowering import convolutions, pooling
+from relucert.inputs.loading.lowering import convolutions, pooling, products
 from relucert.inputs.loading.operands import Operand
 from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
 
@@ -67,6 +67,14 @@ def _batch_norm_of_the_batch(assembly: Assembly, call: TorchCall) -> Operand:
     raise UnsupportedError("with statistics of the batch; use running ones, track_running_stats=True, in eval()")
 
 
+def _instance_norm(assembly: Assembly, call: TorchCall) -> Operand:
+    """A normalisation of every channel of an image; with running statistics it is a batch normalisation."""
+    if not call.arguments["use_input_stats"]:
+        return _batch_norm(assembly, call)
+    value, gain, bias = call.operand("input"), call.optional("weight"), call.optional("bias")
+    return products.group_norm(assembly, value, assembly.shape(value)[0], gain, bias, call.arguments["eps"])
+
+
 def _windows(call: TorchCall, axes: int) -> list[pooling.Window]:
     kernel, zeros = _repeated(call, "kernel_size", axes), _repeated(call, "padding", axes)
     along = _axes(call, _repeated(call, "stride", axes) or kernel, zeros, zeros)
@@ -108,6 +116,7 @@ RULES: dict[str, TorchRule] = {
     "native_batch_norm": TorchRule(_any_batch_norm, (*_NORM, "training")),
     "_native_batch_norm_legit_no_training": TorchRule(_batch_norm, _NORM),
     "_native_batch_norm_legit.no_stats": TorchRule(_batch_norm_of_the_batch),
+    "instance_norm": TorchRule(_instance_norm, (*_NORM, "use_input_stats", "cudnn_enabled")),
     **dict.fromkeys(("max_pool1d", "max_pool1d_with_indices"), TorchRule(partial(_largest, axes=1), _MAXIMUM)),
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), TorchRule(partial(_largest, axes=2), _MAXIMUM)),
     "avg_pool1d": TorchRule(partial(_average, axes=1), (*_POOLING, "count_include_pad")),
