@@ -104,6 +104,7 @@ RULES: dict[str, TorchRule] = {
     "_softmax": _keeping_order(rule(_softmax, **_SCORES, half_to_float=PLAIN)),
     "_log_softmax": _keeping_order(rule(_ranked, **_SCORES, half_to_float=PLAIN)),
     "argmax": _keeping_order(rule(_ranked, "keepdim", **_SCORES)),
+    "glu": rule(products.gated_linear_unit, self=VALUE, dim=PLAIN),
     "scaled_dot_product_attention": rule(products.attention, query=VALUE, key=VALUE, value=VALUE, scale=PLAIN),
     "layer_norm": rule(products.layer_norm, "cudnn_enable", **_LAYER_NORM),
     "native_layer_norm": rule(products.layer_norm, **_LAYER_NORM),
