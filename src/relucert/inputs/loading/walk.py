@@ -180,6 +180,7 @@ def _locations(locations: list[str]) -> str:
 
 
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
+_JUMPS = "jumps, and no bounds follow jumps: write it with relu, clamp, minimum and maximum if it has none"
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
 _PRODUCTS = "products of what is computed: write that with matmul"
@@ -188,6 +189,8 @@ _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
     **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),
+    **dict.fromkeys(("hardshrink", "le", "lt", "ge", "gt", "eq", "ne", "equal", "less", "greater"), _JUMPS),
+    **dict.fromkeys(("lessorequal", "greaterorequal", "sign", "floor", "ceil", "round", "trunc"), _JUMPS),
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
