@@ -16,6 +16,7 @@ from tests.inputs.loading.image_models import Function, Layer, around, assert_en
 
 SHAPE = (2, 4, 6)
 INDICES = torch.tensor([1, 1, 0])
+MASK = torch.arange(48).reshape(SHAPE) % 3 == 1
 
 
 class Product(nn.Module):
@@ -52,6 +53,10 @@ LAYERS: dict[str, Layer] = {
     "reflection": lambda x: functional.pad(x, (1, 2, 2, 0), mode="reflect"),
     "replication": lambda x: functional.pad(x, (1, 2, 2, 0), mode="replicate"),
     "wrapping": lambda x: functional.pad(x, (1, 2, 2, 0), mode="circular"),
+    "choice": lambda x: torch.where(MASK, x, x.flip(1) * 2),
+    "choice of channels, or a number": lambda x: torch.where(MASK[:1, :1, :1], x, 0.5) - torch.where(MASK, 2.0, x),
+    "choice that is broadcast": lambda x: torch.where(MASK, x[:, :1], torch.ones(4, 1)),
+    "masked": lambda x: x.masked_fill(MASK, -0.25),
     "flip": lambda x: x.flip(1, 3),
     "expand": lambda x: x[:, :1].expand(-1, 3, -1, -1),
     "repeat": lambda x: x.repeat(1, 2, 1, 3),
@@ -115,6 +120,12 @@ REFUSED: dict[str, tuple[Layer, str]] = {
     "the next image": (lambda x: x + x.roll(1, 0), "from one image of the batch to another"),
     "a computed index": (lambda x: x.gather(1, x.argmax(1, keepdim=True)), "argmax|along axis"),
     "einsum": (lambda x: torch.einsum("bchw,bchw->bc", x, x), "einsum at layer 0 .*einsum: products of"),
+    "a computed condition": (lambda x: torch.where(x > 0, x, 1.0), "gt: jumps, and no bounds follow jumps"),
+    "a condition that differs from image to image": (
+        lambda x: torch.where(torch.arange(3)[:, None, None, None] > 1, x, x * 2),
+        "from one image of the batch to another",
+    ),
+    "a choice that is not finite": (lambda x: x.masked_fill(MASK, -torch.inf), "not finite"),
     "a mask": (lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True), "is_causal=True"),
     "too many products": (lambda x: x.repeat(1, 1, 32, 32) @ x.repeat(1, 1, 48, 16), "products of two computed values"),
     "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), "upsample_bilinear2d at layer 0 .* 'nearest'"),

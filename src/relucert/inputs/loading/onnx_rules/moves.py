@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering.moves import move
+from relucert.inputs.loading.lowering.moves import choose, move
 from relucert.inputs.loading.onnx_rules.call import OnnxCall, OnnxRule
 from relucert.inputs.loading.operands import Operand
 
@@ -149,5 +149,6 @@ RULES: dict[str, OnnxRule] = {
     "Tile": OnnxRule(_move),
     "Transpose": OnnxRule(_move, ("perm",)),
     "Unsqueeze": OnnxRule(_move, ("axes",)),
+    "Where": OnnxRule(lambda assembly, call: choose(assembly, call.constant(0), call.operand(1), call.operand(2))),
     "Upsample": OnnxRule(_resize, ("mode", "scales")),
 }

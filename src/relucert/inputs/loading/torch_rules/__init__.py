@@ -10,8 +10,8 @@ RULES: dict[str, TorchRule] = {**activations.RULES, **arithmetic.RULES, **images
 
 EXACT = frozenset({
     "abs", "alias", "amax", "amin", "clamp", "clamp_max", "clamp_min", "clone", "contiguous", "detach", "eye", "full",
-    "lift_fresh_copy", "maximum", "minimum", "neg", "ones", "relu", "scalar_tensor", "t", "tril", "triu", "where.self",
-    "zeros", *moves.RULES,
+    "lift_fresh_copy", "maximum", "minimum", "neg", "ones", "relu", "scalar_tensor", "t", "tril", "triu", "zeros",
+    *moves.RULES,
 })  # fmt: skip
 """Operators that may create, select or rearrange constants: none of them rounds."""
 
