@@ -153,7 +153,7 @@ def test_the_table_of_layers_has_modules_that_load() -> None:
     images = [name for name in names if name.endswith(OF_IMAGES)]
     lines = [name for name in names if name.endswith("1d")]
     tokens = [name for name in names if "Transformer" in name]
-    inner = ("MultiheadAttention", last[0])  # attention takes three values, and is a layer of the transformers
+    inner = ("Bilinear", "MultiheadAttention", last[0])  # they take several values, and are in other layers
     flat = [name for name in names if name not in (*images, *lines, *tokens, *inner)]
     for chosen, shape in ((flat, (4,)), (images, (4, 10, 10)), (lines, (4, 8)), (tokens, (3, 4))):
         ends = [] if chosen is flat else [torch.nn.Flatten(), torch.nn.LogSoftmax(1)]

@@ -79,6 +79,15 @@ LAYERS: dict[str, Layer] = {
     "linear on the last axis": nn.Linear(6, 3),
     "matrix on the right": Product(lambda x, matrix: x @ matrix),
     "matrix on the left": Product(lambda x, matrix: matrix[:4].T @ x),
+    "einsum with a matrix": Product(lambda x, matrix: torch.einsum("bchw,wk->bkch", x, matrix)),
+    "einsum with a matrix for each channel": Product(
+        lambda x, matrix: torch.einsum("bchw,ckw->bhck", x, matrix.reshape(2, 3, 3)[..., INDICES.repeat(2)])
+    ),
+    "einsum whose result is not stated": Product(lambda x, matrix: torch.einsum("bchw,wk", x, matrix)),
+    "einsum with a factor": Product(lambda x, matrix: torch.einsum("bchw,wc->bchw", x, matrix[:, 1:])),
+    "einsum with several constants": Product(lambda x, matrix: torch.einsum("wk,b...w,k->b...", matrix, x, matrix[0])),
+    "einsum that moves and sums": lambda x: torch.einsum("bchw->bwc", x),
+    "einsum of a diagonal": lambda x: torch.einsum("bcii->bic", x[..., :4]),
     "vector": Product(lambda x, matrix: x @ matrix[:, 0]),
 }
 
@@ -119,7 +128,13 @@ REFUSED: dict[str, tuple[Layer, str]] = {
     "images exchanged": (lambda x: x.flip(0), "from one image of the batch to another"),
     "the next image": (lambda x: x + x.roll(1, 0), "from one image of the batch to another"),
     "a computed index": (lambda x: x.gather(1, x.argmax(1, keepdim=True)), "argmax|along axis"),
-    "einsum": (lambda x: torch.einsum("bchw,bchw->bc", x, x), "einsum at layer 0 .*einsum: products of"),
+    "the batch elsewhere": (
+        lambda x: torch.einsum("bchw->chwb", x).flatten(0, 2),
+        "einsum .*the batch must be the first",
+    ),
+    "a sum over the batch": (lambda x: torch.einsum("bchw,bdhw->cd", x, x), "einsum .*the batch must be the first"),
+    "a weight for each image": (lambda x: torch.einsum("bchw,b->bc", x, torch.ones(3)), "the batch must be the first"),
+    "axes that are broadcast": (lambda x: torch.einsum("bchw,h->bw", x, torch.ones(1)), "axes of different sizes"),
     "a computed condition": (lambda x: torch.where(x > 0, x, 1.0), "gt: jumps, and no bounds follow jumps"),
     "a condition that differs from image to image": (
         lambda x: torch.where(torch.arange(3)[:, None, None, None] > 1, x, x * 2),

@@ -96,6 +96,7 @@ NODES: dict[str, Case] = {
     "Tile": (node("Tile", "x s", "h"), {"s": whole(1, 2, 1, 3)}, PICTURE),
     "Concat": (node("Concat", "x x", "h", axis=2), {}, PICTURE),
     "Where": (node("Where", "m x c", "h"), {"m": numbers(5, 4) > 0, "c": numbers(2, 1, 1)}, PICTURE),
+    "Einsum": (node("Einsum", "x w", "h", equation="b...w, wk -> b...k"), {"w": numbers(4, 3)}, PICTURE),
     "MatMul": (node("MatMul", "x w", "h"), {"w": numbers(4, 3)}, PICTURE),
     "MatMul from the left": (node("MatMul", "w x", "h"), {"w": numbers(3, 5)}, PICTURE),
     "Add, wider": (node("Add", "x c", "h"), {"c": numbers(3, 1, 1)}, ("batch", 1, 5, 4)),

@@ -42,6 +42,18 @@ class Block(nn.Module):
         return scores
 
 
+class Bilinear(nn.Module):
+    """PyTorch's layer, at two functions of one value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Bilinear(6, 4, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        scores: Tensor = self.inner(values.tanh(), values[..., 1:5])
+        return scores
+
+
 LAYERS: dict[str, Layer | nn.Module] = {
     "product": lambda x: x * (x.flip(2) - 1),
     "broadcast": lambda x: x * x[:, :1] + x[:, :, :1] * x,
@@ -52,6 +64,11 @@ LAYERS: dict[str, Layer | nn.Module] = {
     "matmul": lambda x: x @ x.transpose(1, 2),
     "bmm": lambda x: torch.bmm(x.transpose(1, 2), x),
     "heads": lambda x: (x.reshape(-1, 2, 2, 6).transpose(1, 2) @ x.reshape(-1, 2, 6, 2)).flatten(1),
+    "einsum": lambda x: torch.einsum("bij,bkj->bik", x, x.flip(2)),
+    "einsum, an outer product": lambda x: torch.einsum("...i,...j", x[:, 0], x[:, 1]),
+    "einsum, of blocks": lambda x: torch.einsum("bhij,bhkj->bihk", x.unflatten(1, (2, 2)), x.unflatten(1, (2, 2)) + 1),
+    "einsum, with sums before": lambda x: torch.einsum("bij,bkj,i->bk", x, x.relu(), torch.tensor([1.0, 2.0, 3.0, -1])),
+    "bilinear": Bilinear(),
     "softmax": lambda x: x.softmax(2) + functional.softmax(x, 1),
     "attention": lambda x: functional.scaled_dot_product_attention(x, x.flip(1), x),
     "layer norm": nn.LayerNorm(6),
@@ -96,6 +113,7 @@ ONNX: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "GLU": ([node("Split", "x", "a b", axis=2), node("Sigmoid", "b", "s"), node("Mul", "a s", "z")], {}),
     "MatMul": ([node("Transpose", "x", "h", perm=[0, 2, 1]), node("MatMul", "x h", "z")], {}),
+    "Einsum": ([node("Einsum", "x x", "z", equation="bij,bkj->bik")], {}),
     "Softmax": ([node("Softmax", "x", "z", axis=1)], {}),
     "LayerNormalization": ([node("LayerNormalization", "x g b", "z", axis=-1)], {"g": numbers(6), "b": numbers(6)}),
     "InstanceNormalization": ([node("InstanceNormalization", "x g b", "z")], {"g": numbers(4), "b": numbers(4)}),

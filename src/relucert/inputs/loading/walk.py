@@ -194,7 +194,7 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
-    **dict.fromkeys(("baddbmm", "attention", "einsum"), _PRODUCTS),
+    **dict.fromkeys(("baddbmm", "attention"), _PRODUCTS),
     **dict.fromkeys(("upsamplelinear1d", "upsamplebilinear2d", "upsamplebicubic2d"), _LINEAR),
     **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
     "to": "convert the whole model to one precision and leave the cast out",

@@ -9,7 +9,7 @@ import torch
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import activations, products, reductions
+from relucert.inputs.loading.lowering import activations, einsum, products, reductions
 from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule, single
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.network import Shape
@@ -33,6 +33,10 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
         return lower(assembly, call.value(0), axes, bool(call.attributes.get("keepdims", 1)))
 
     return translate
+
+
+def _einsum(assembly: Assembly, call: OnnxCall) -> Operand:
+    return einsum.einsum(assembly, call.text("equation", ""), call.operands())
 
 
 def _dropout(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -98,6 +102,7 @@ RULES: dict[str, OnnxRule] = {
     "Cast": OnnxRule(_cast, ("to", "saturate", "round_mode")),
     "Div": _of_two(Assembly.divide),
     "Dropout": OnnxRule(_dropout, ("ratio", "seed")),
+    "Einsum": OnnxRule(_einsum, ("equation",)),
     "Gemm": OnnxRule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
     "GroupNormalization": OnnxRule(_group_norm, ("num_groups", "epsilon", "stash_type")),
     "Identity": OnnxRule(lambda assembly, call: call.value(0)),

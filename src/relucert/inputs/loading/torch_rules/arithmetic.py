@@ -9,7 +9,7 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import products, reductions
+from relucert.inputs.loading.lowering import einsum, products, reductions
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.inputs.loading.torch_rules.call import (
     CONSTANT,
@@ -85,6 +85,8 @@ RULES: dict[str, TorchRule] = {
     **dict.fromkeys(("mm", "bmm"), rule(products.matmul, self=VALUE, mat2=VALUE)),
     "matmul": rule(products.matmul, **_PAIR),
     "mv": rule(products.matmul, self=VALUE, vec=VALUE),
+    "einsum": rule(einsum.einsum, "path", equation=PLAIN, tensors=TorchCall.operands),
+    "bilinear": rule(einsum.bilinear, input1=VALUE, input2=VALUE, weight=CONSTANT, bias=OPTIONAL),
     "sum.dim_IntList": rule(reductions.total, **_AXES),
     "mean.dim": rule(reductions.mean, **_AXES),
     **dict.fromkeys(("amax", "max.dim"), rule(reductions.maximum, **_AXES)),
