@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,6 +38,11 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
 
 def _einsum(assembly: Assembly, call: OnnxCall) -> Operand:
     return einsum.einsum(assembly, call.text("equation", ""), call.operands())
+
+
+def _normalised(assembly: Assembly, call: OnnxCall) -> Operand:
+    axis, order = call.attributes.get("axis", -1), call.attributes.get("p", 2)
+    return reductions.normalised(assembly, call.value(0), axis, float(order))
 
 
 def _dropout(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -109,10 +115,13 @@ RULES: dict[str, OnnxRule] = {
     "InstanceNormalization": OnnxRule(_group_norm, ("epsilon",)),
     "LayerNormalization": OnnxRule(_layer_norm, ("axis", "epsilon", "stash_type")),
     "LogSoftmax": OnnxRule(_ranked(1), ("axis",), keeps_order=True),
+    "LpNormalization": OnnxRule(_normalised, ("axis", "p")),
     "MatMul": _of_two(products.matmul),
     "Mean": OnnxRule(lambda assembly, call: activations.mean_of_all(assembly, call.operands())),
     "Mul": _of_two(Assembly.multiply),
     "Neg": OnnxRule(lambda assembly, call: assembly.multiply(call.operand(0), scalar(-1.0))),
+    "ReduceL1": OnnxRule(_over_axes(partial(reductions.norm, order=1.0)), _AXES),
+    "ReduceL2": OnnxRule(_over_axes(partial(reductions.norm, order=2.0)), _AXES),
     "ReduceMax": OnnxRule(_over_axes(reductions.maximum), _AXES),
     "ReduceMean": OnnxRule(_over_axes(reductions.mean), _AXES),
     "ReduceMin": OnnxRule(_over_axes(reductions.minimum), _AXES),

@@ -56,6 +56,13 @@ def _ranked(assembly: Assembly, value: Operand, axis: int, half_to_float: bool =
     return assembly.scores(value, axis)
 
 
+def _norm(assembly: Assembly, value: Operand, axes: list[int], keep_axes: bool, order: float | None) -> Operand:
+    """A norm of vectors, which are along one axis, or of matrices that are taken for vectors."""
+    if order is not None and len(axes) > 1:
+        raise UnsupportedError(f"a norm of matrices, ord={order}")
+    return reductions.norm(assembly, value, axes, keep_axes, 2.0 if order is None else float(order))
+
+
 def _softmax(assembly: Assembly, value: Operand, axis: int, half_to_float: bool = False) -> Operand:
     """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     if len(assembly.shape(value)) == 1:
@@ -91,6 +98,8 @@ RULES: dict[str, TorchRule] = {
     "mean.dim": rule(reductions.mean, **_AXES),
     **dict.fromkeys(("amax", "max.dim"), rule(reductions.maximum, **_AXES)),
     **dict.fromkeys(("amin", "min.dim"), rule(reductions.minimum, **_AXES)),
+    "linalg_vector_norm": rule(reductions.norm, **_AXES, ord=NUMBER),
+    "linalg_norm": rule(_norm, **_AXES, ord=PLAIN),
     "_to_copy": rule(_cast, "device", self=VALUE, dtype=PLAIN),
     "type_as": rule(lambda assembly, value, other: assembly.cast(value, other.dtype), self=VALUE, other=CONSTANT),
     "neg": rule(lambda assembly, value: assembly.multiply(value, scalar(-1.0)), self=VALUE),
