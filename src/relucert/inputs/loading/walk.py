@@ -159,7 +159,7 @@ class Translator:
 
     def _real_only(self) -> tuple[str, ...]:
         """The reasons why answers can't be about evaluations in floating point."""
-        reasons = []
+        reasons = [*self.assembly.real_only]
         if self.assembly.casts:
             reasons.append("the network casts to another precision on its way")
         if self._uses_rounded:
@@ -184,7 +184,6 @@ _JUMPS = "jumps, and no bounds follow jumps: write it with relu, clamp, minimum 
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
 _PRODUCTS = "products of what is computed: write that with matmul"
-_LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
@@ -195,7 +194,6 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
     **dict.fromkeys(("baddbmm", "attention"), _PRODUCTS),
-    **dict.fromkeys(("upsamplelinear1d", "upsamplebilinear2d", "upsamplebicubic2d"), _LINEAR),
     **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
     "to": "convert the whole model to one precision and leave the cast out",
     "cast": "convert the whole model to one precision and leave the cast out",
