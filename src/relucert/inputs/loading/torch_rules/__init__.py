@@ -1,11 +1,13 @@
 """The translation of every ATen operator of an exported torch program."""
 
-from relucert.inputs.loading.torch_rules import activations, arithmetic, images, moves
+from relucert.inputs.loading.torch_rules import activations, arithmetic, images, moves, recurrent
 from relucert.inputs.loading.torch_rules.call import Reference, TorchCall, TorchRule
 
 __all__ = ["CASTS", "EXACT", "RULES", "Reference", "TorchCall", "TorchRule"]
 
-RULES: dict[str, TorchRule] = {**activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES}
+RULES: dict[str, TorchRule] = {
+    **activations.RULES, **arithmetic.RULES, **images.RULES, **moves.RULES, **recurrent.RULES,
+}  # fmt: skip
 """Operators on values that depend on the input."""
 
 EXACT = frozenset({
