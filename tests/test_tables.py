@@ -129,12 +129,12 @@ def test_the_document_lists_the_operators_that_are_understood() -> None:
 
 
 TRANSFORMER = (4, 2, 5, 0.1, "relu", 1e-5, True)  # with the batch first
-CHANNELS, HALF = ("BatchNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
+CHANNELS, HALF = ("BatchNorm", "InstanceNorm", "Conv", "ConvTranspose"), ("AvgPool", "MaxPool")
 SETTINGS: dict[str, tuple[object, ...]] = {
     "Linear": (4, 4), "Threshold": (0.0, 0.0), "Unflatten": (1, (2, 2)), "Softmax": (1,), "LogSoftmax": (1,),
     "LayerNorm": (4,), "RMSNorm": (4, 1e-3), "GroupNorm": (2, 4),
     "Upsample": (None, 2), "PixelShuffle": (2,), "PixelUnshuffle": (2,), "ChannelShuffle": (2,),
-    **{f"{name}{axes}d": (4,) if name == "BatchNorm" else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
+    **{f"{name}{axes}d": (4,) if "Norm" in name else (4, 4, 1) for name in CHANNELS for axes in (1, 2)},
     **{f"{prefix}{name}{axes}d": (2,) for prefix in ("", "Adaptive") for name in HALF for axes in (1, 2)},
     **dict.fromkeys(("ZeroPad2d", "ReflectionPad2d", "ReplicationPad2d", "CircularPad2d"), (1,)),
     "TransformerEncoderLayer": TRANSFORMER,
@@ -147,13 +147,14 @@ def test_the_table_of_layers_has_modules_that_load() -> None:
     last = ("Softmax", "LogSoftmax")
     names = sorted(
         set(re.findall(r"`nn\.(\w+)`", _layers(1))),
-        key=lambda name: (name in last, name == "Flatten", "Adaptive" in name, "Pool" in name, name),
+        key=lambda name: (name in last, name == "GLU", name == "Flatten", "Adaptive" in name, "Pool" in name, name),
     )
     assert len(names) > 30
     images = [name for name in names if name.endswith(OF_IMAGES)]
     lines = [name for name in names if name.endswith("1d")]
     tokens = [name for name in names if "Transformer" in name]
-    inner = ("MultiheadAttention", last[0])  # attention takes three values, and is a layer of the transformers
+    several = ("Bilinear", "MultiheadAttention", "RNN", "GRU", "LSTM")  # values are taken or given
+    inner = (*several, last[0])
     flat = [name for name in names if name not in (*images, *lines, *tokens, *inner)]
     for chosen, shape in ((flat, (4,)), (images, (4, 10, 10)), (lines, (4, 8)), (tokens, (3, 4))):
         ends = [] if chosen is flat else [torch.nn.Flatten(), torch.nn.LogSoftmax(1)]

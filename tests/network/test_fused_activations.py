@@ -42,6 +42,7 @@ BENT: dict[str, tuple[Function, int]] = {
     "hard sigmoid": (nn.functional.hardsigmoid, 2),
     "clip of an absolute value": (lambda x: x.abs().clamp(max=0.5), 3),
     "shrink": (lambda x: x - x.clamp(-0.5, 0.5), 2),
+    "softshrink": (nn.functional.softshrink, 2),
 }
 """Activations, and how many breaks their graphs have at the most."""
 

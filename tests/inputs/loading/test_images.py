@@ -45,6 +45,10 @@ LAYERS: dict[str, tuple[Layer, Shape]] = {
     "transposed convolution of a line": (nn.ConvTranspose1d(2, 2, 2, padding=1, dilation=3), LINE),
     "batch normalisation": (normalisation(nn.BatchNorm2d(2)), IMAGE),
     "batch normalisation of a line": (normalisation(nn.BatchNorm1d(2, affine=False)), LINE),
+    "instance normalisation by running statistics": (
+        normalisation(nn.InstanceNorm2d(2, affine=True, track_running_stats=True)),
+        IMAGE,
+    ),
     "average pooling": (nn.AvgPool2d(2), IMAGE),
     "average pooling, padded": (nn.AvgPool2d(3, 2, 1, ceil_mode=True), IMAGE),
     "average pooling without padding": (nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE),
@@ -59,12 +63,19 @@ LAYERS: dict[str, tuple[Layer, Shape]] = {
     "maximum pooling, rounded up": (nn.MaxPool2d((2, 3), (2, 3), ceil_mode=True), IMAGE),
     "maximum pooling of a line": (nn.MaxPool1d(4, 3, 2), LINE),
     "adaptive maximum": (nn.AdaptiveMaxPool2d((1, 2)), IMAGE),
+    "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), IMAGE),
+    "bilinear between corners": (nn.Upsample((8, 3), mode="bilinear", align_corners=True), IMAGE),
+    "bilinear, by a half": (lambda x: functional.interpolate(x, scale_factor=(1.5, 0.5), mode="bilinear"), IMAGE),
+    "bilinear, along rows alone": (lambda x: functional.interpolate(x, (5, 7), mode="bilinear"), IMAGE),
+    "bicubic": (nn.Upsample(scale_factor=(2, 3), mode="bicubic"), IMAGE),
+    "bicubic between corners": (nn.Upsample((4, 6), mode="bicubic", align_corners=True), IMAGE),
+    "linear": (nn.Upsample(scale_factor=3, mode="linear"), LINE),
     "leaky relu": (nn.LeakyReLU(0.1), IMAGE),
     "clip": (lambda x: x.clamp(-0.2, 0.6), IMAGE),
     "maximum with a map": (lambda x: torch.maximum(x, x.flip(1) * 0.5), IMAGE),
 }
 
-ONLY_TORCH = {"average pooling, another divisor"}
+ONLY_TORCH = {"average pooling, another divisor", "instance normalisation by running statistics"}
 """What PyTorch has no ONNX export for."""
 
 
@@ -94,6 +105,15 @@ def test_padding_never_wins_a_maximum_and_neurons_stay_local(layer: nn.Module) -
 def test_a_maximum_of_so_many_costs_one_relu_less() -> None:
     network = load(nn.Sequential(nn.MaxPool2d(2), nn.Flatten()), input_shape=(2, 4, 4))
     assert network.describe() == "2x4x4 - 2x2x4 - 2x2x2 - 8"
+
+
+def test_weights_of_interpolations_that_runtimes_round_are_about_real_arithmetic_alone() -> None:
+    def reasons(size: int) -> tuple[str, ...]:
+        layer = nn.Upsample(size, mode="bilinear")
+        return load(nn.Sequential(layer, nn.Flatten()), input_shape=(1, 2, 2)).real_only
+
+    assert reasons(4) == ()
+    assert "interpolation" in " ".join(reasons(3))
 
 
 def test_an_average_is_divided_by_its_count() -> None:

@@ -52,6 +52,7 @@ EXACT: dict[str, tuple[Layer, Formula]] = {
     "relu6": (nn.ReLU6(), lambda x: clipped(x, 0, 6)),
     "hardtanh": (nn.Hardtanh(-0.2, 0.6), lambda x: clipped(x, -0.2, 0.6)),
     "hardsigmoid": (nn.Hardsigmoid(), lambda x: clipped(x + 3, 0, 6) / 6),
+    "softshrink": (nn.Softshrink(0.5), lambda x: x - clipped(x, -0.5, 0.5)),
     "threshold": (nn.Threshold(0.1, 0.1), lambda x: max(x, Fraction(0.1))),
     "maximum": (lambda x: torch.maximum(x, torch.tensor(-0.5)), lambda x: max(x, Fraction(-1, 2))),
     "maximum of values": (lambda x: torch.maximum(x / 3, 1 - x), lambda x: max(x / 3, 1 - x)),
@@ -123,6 +124,7 @@ NODES: dict[str, Case] = {
     ),
     "HardSigmoid": ([node("HardSigmoid", "x")], {}, FLAT),
     "HardSigmoid alpha": ([node("HardSigmoid", "x", alpha=0.7, beta=0.1)], {}, FLAT),
+    "Shrink": ([node("Shrink", "x", lambd=0.3, bias=0.3)], {}, FLAT),
     "Max": ([node("Max", "a x b")], ENDS, FLAT),
     "Max of values": ([node("Neg", "x", "h"), node("Max", "x h b")], ENDS, FLAT),
     "Max of one": ([node("Max", "x", "h"), node("Relu", "h")], {}, FLAT),
@@ -195,6 +197,28 @@ def test_whole_numbers_computed_for_a_shape_are_no_remark(tmp_path: Path) -> Non
     network = load(write(tmp_path, proto))
     assert network.remarks == ()
     assert_same(network, proto)
+
+
+JUMPS: dict[str, tuple[Layer | NodeProto, str]] = {
+    "hardshrink": (nn.Hardshrink(), "hardshrink: jumps, and no bounds follow jumps"),
+    "threshold": (nn.Threshold(0.1, 0.0), "a jump: threshold and value differ"),
+    "sign": (torch.sign, "sign: jumps"),
+    "Shrink": (node("Shrink", "x"), "a jump: zero up to 0.5, and nearer to zero by 0 from there on"),
+    "Shrink to the other side": (node("Shrink", "x", lambd=-0.5, bias=-0.5), "a jump"),
+    "Round": (node("Round", "x"), "Round: jumps"),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_jumps_are_refused_with_their_reason(name: str, tmp_path: Path) -> None:
+    layer, reason = JUMPS[name]
+    source: Any = layer
+    if isinstance(layer, NodeProto):
+        source = write(tmp_path, model([layer], {}))
+    elif not isinstance(layer, nn.Module):
+        source = Function(layer)
+    with pytest.raises(UnsupportedError, match=reason):
+        load(source, input_shape=(4,))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.inputs.loading.image_models import Function, Layer, around, assert_en
 
 SHAPE = (2, 4, 6)
 INDICES = torch.tensor([1, 1, 0])
+MASK = torch.arange(48).reshape(SHAPE) % 3 == 1
 
 
 class Product(nn.Module):
@@ -52,6 +53,10 @@ LAYERS: dict[str, Layer] = {
     "reflection": lambda x: functional.pad(x, (1, 2, 2, 0), mode="reflect"),
     "replication": lambda x: functional.pad(x, (1, 2, 2, 0), mode="replicate"),
     "wrapping": lambda x: functional.pad(x, (1, 2, 2, 0), mode="circular"),
+    "choice": lambda x: torch.where(MASK, x, x.flip(1) * 2),
+    "choice of channels, or a number": lambda x: torch.where(MASK[:1, :1, :1], x, 0.5) - torch.where(MASK, 2.0, x),
+    "choice that is broadcast": lambda x: torch.where(MASK, x[:, :1], torch.ones(4, 1)),
+    "masked": lambda x: x.masked_fill(MASK, -0.25),
     "flip": lambda x: x.flip(1, 3),
     "expand": lambda x: x[:, :1].expand(-1, 3, -1, -1),
     "repeat": lambda x: x.repeat(1, 2, 1, 3),
@@ -74,6 +79,15 @@ LAYERS: dict[str, Layer] = {
     "linear on the last axis": nn.Linear(6, 3),
     "matrix on the right": Product(lambda x, matrix: x @ matrix),
     "matrix on the left": Product(lambda x, matrix: matrix[:4].T @ x),
+    "einsum with a matrix": Product(lambda x, matrix: torch.einsum("bchw,wk->bkch", x, matrix)),
+    "einsum with a matrix for each channel": Product(
+        lambda x, matrix: torch.einsum("bchw,ckw->bhck", x, matrix.reshape(2, 3, 3)[..., INDICES.repeat(2)])
+    ),
+    "einsum whose result is not stated": Product(lambda x, matrix: torch.einsum("bchw,wk", x, matrix)),
+    "einsum with a factor": Product(lambda x, matrix: torch.einsum("bchw,wc->bchw", x, matrix[:, 1:])),
+    "einsum with several constants": Product(lambda x, matrix: torch.einsum("wk,b...w,k->b...", matrix, x, matrix[0])),
+    "einsum that moves and sums": lambda x: torch.einsum("bchw->bwc", x),
+    "einsum of a diagonal": lambda x: torch.einsum("bcii->bic", x[..., :4]),
     "vector": Product(lambda x, matrix: x @ matrix[:, 0]),
 }
 
@@ -114,10 +128,23 @@ REFUSED: dict[str, tuple[Layer, str]] = {
     "images exchanged": (lambda x: x.flip(0), "from one image of the batch to another"),
     "the next image": (lambda x: x + x.roll(1, 0), "from one image of the batch to another"),
     "a computed index": (lambda x: x.gather(1, x.argmax(1, keepdim=True)), "argmax|along axis"),
-    "einsum": (lambda x: torch.einsum("bchw,bchw->bc", x, x), "einsum at layer 0 .*einsum: products of"),
+    "the batch elsewhere": (
+        lambda x: torch.einsum("bchw->chwb", x).flatten(0, 2),
+        "einsum .*the batch must be the first",
+    ),
+    "a sum over the batch": (lambda x: torch.einsum("bchw,bdhw->cd", x, x), "einsum .*the batch must be the first"),
+    "a weight for each image": (lambda x: torch.einsum("bchw,b->bc", x, torch.ones(3)), "the batch must be the first"),
+    "axes that are broadcast": (lambda x: torch.einsum("bchw,h->bw", x, torch.ones(1)), "axes of different sizes"),
+    "a computed condition": (lambda x: torch.where(x > 0, x, 1.0), "gt: jumps, and no bounds follow jumps"),
+    "a condition that differs from image to image": (
+        lambda x: torch.where(torch.arange(3)[:, None, None, None] > 1, x, x * 2),
+        "from one image of the batch to another",
+    ),
+    "a choice that is not finite": (lambda x: x.masked_fill(MASK, -torch.inf), "not finite"),
     "a mask": (lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True), "is_causal=True"),
     "too many products": (lambda x: x.repeat(1, 1, 32, 32) @ x.repeat(1, 1, 48, 16), "products of two computed values"),
-    "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), "upsample_bilinear2d at layer 0 .* 'nearest'"),
+    "a factor that is no small fraction": (nn.Upsample(scale_factor=1.7, mode="bilinear"), "no small fractions"),
+    "smoothed": (lambda x: functional.interpolate(x, 3, mode="bilinear", antialias=True), "_aa at|bilinear2d_aa"),
     "three axes": (lambda x: functional.max_pool3d(x[:, None], 2), "max_pool3d at .*of three axes"),
     "windows that differ": (nn.AdaptiveAvgPool2d(4), r"\(4, 6\) is no multiple of \(4, 4\)"),
     "its indices": (lambda x: functional.max_pool2d(x, 2, return_indices=True)[1], "the use of its result 1"),

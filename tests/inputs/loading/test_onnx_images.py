@@ -87,6 +87,25 @@ NODES: dict[str, Case] = {
         {"f": np.array([1, 1, 2, 3], np.float32)},
         PICTURE,
     ),
+    **{
+        f"Resize, {mode}, {transform}": (
+            node("Resize", "x - f", "h", mode=mode, coordinate_transformation_mode=transform),
+            {"f": np.array([1, 1, 2, 1.5], np.float32)},
+            PICTURE,
+        )
+        for mode in ("linear", "cubic")
+        for transform in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    },
+    "Resize, symmetric": (
+        node("Resize", "x - f", "h", mode="linear", coordinate_transformation_mode="half_pixel_symmetric"),
+        {"f": np.array([1, 1, 1.25, 2], np.float32)},
+        PICTURE,
+    ),
+    "Resize, another cubic": (
+        node("Resize", "x - - s", "h", mode="cubic", cubic_coeff_a=-0.5),
+        {"s": whole(5, 2, 7, 6)},
+        (5, 2, 5, 4),
+    ),
     "Resize by sizes": (node("Resize", "x - - s", "h"), {"s": whole(5, 2, 10, 12)}, (5, 2, 5, 4)),
     "DepthToSpace": (node("DepthToSpace", "x", "h", blocksize=2, mode="CRD"), {}, ("batch", 8, 2, 3)),
     "SpaceToDepth": (node("SpaceToDepth", "x", "h", blocksize=2), {}, ("batch", 1, 4, 6)),
@@ -95,6 +114,8 @@ NODES: dict[str, Case] = {
     "Expand": (node("Expand", "x s", "h"), {"s": whole(1, 2, 5, 4)}, ("batch", 2, 1, 4)),
     "Tile": (node("Tile", "x s", "h"), {"s": whole(1, 2, 1, 3)}, PICTURE),
     "Concat": (node("Concat", "x x", "h", axis=2), {}, PICTURE),
+    "Where": (node("Where", "m x c", "h"), {"m": numbers(5, 4) > 0, "c": numbers(2, 1, 1)}, PICTURE),
+    "Einsum": (node("Einsum", "x w", "h", equation="b...w, wk -> b...k"), {"w": numbers(4, 3)}, PICTURE),
     "MatMul": (node("MatMul", "x w", "h"), {"w": numbers(4, 3)}, PICTURE),
     "MatMul from the left": (node("MatMul", "w x", "h"), {"w": numbers(3, 5)}, PICTURE),
     "Add, wider": (node("Add", "x c", "h"), {"c": numbers(3, 1, 1)}, ("batch", 1, 5, 4)),
@@ -159,9 +180,21 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "a flat value": ((node("MaxPool", "x", "h", kernel_shape=[2, 2]), {}, LINE), "not .batch, channels, height, width"),
     "no window": ((node("MaxPool", "x", "h", kernel_shape=[6, 1]), {}, PICTURE), "windows of 6"),
     "a computed kernel": ((node("Conv", "x x", "h"), {}, (2, 2, 1, 1)), "a computed input 1"),
-    "linear resizing": (
-        (node("Resize", "x - f", "h", mode="linear"), {"f": np.array([1, 1, 2, 2], np.float32)}, PICTURE),
-        "only 'nearest'",
+    "resizing without the outside": (
+        (
+            node("Resize", "x - f", "h", mode="cubic", exclude_outside=1),
+            {"f": np.array([1, 1, 2, 2], np.float32)},
+            PICTURE,
+        ),
+        "exclude_outside=1",
+    ),
+    "resizing of a part": (
+        (
+            node("Resize", "x - f", "h", mode="linear", coordinate_transformation_mode="tf_crop_and_resize"),
+            {"f": np.array([1, 1, 2, 2], np.float32)},
+            PICTURE,
+        ),
+        "coordinate_transformation_mode=tf_crop_and_resize",
     ),
     "statistics of the batch": (
         (node("BatchNormalization", "x s b m v", "h", training_mode=1), STATISTICS, PICTURE), "training_mode=1"

@@ -19,7 +19,7 @@ from relucert.errors import RelucertError, UnsupportedError
 from relucert.inputs.loading import load
 from relucert.network import Network, Scale
 from relucert.network.fingerprint import fingerprint
-from tests.inputs.loading.image_models import Function, Layer
+from tests.inputs.loading.image_models import Function, Layer, assert_encloses
 from tests.inputs.loading.onnx_models import model, node, numbers, write
 from tests.nets import NORMS
 
@@ -42,14 +42,41 @@ class Block(nn.Module):
         return scores
 
 
+class Bilinear(nn.Module):
+    """PyTorch's layer, at two functions of one value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Bilinear(6, 4, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        scores: Tensor = self.inner(values.tanh(), values[..., 1:5])
+        return scores
+
+
 LAYERS: dict[str, Layer | nn.Module] = {
     "product": lambda x: x * (x.flip(2) - 1),
     "broadcast": lambda x: x * x[:, :1] + x[:, :, :1] * x,
     "product with a number of each image": lambda x: x.flatten(1) * x.sum((1, 2))[:, None],
     "quotient": lambda x: x.flip(1) / (1 + x.abs()),
+    "gated linear unit": nn.GLU(),
+    "gated linear unit of channels": lambda x: functional.glu(x, 1),
     "matmul": lambda x: x @ x.transpose(1, 2),
     "bmm": lambda x: torch.bmm(x.transpose(1, 2), x),
     "heads": lambda x: (x.reshape(-1, 2, 2, 6).transpose(1, 2) @ x.reshape(-1, 2, 6, 2)).flatten(1),
+    "einsum": lambda x: torch.einsum("bij,bkj->bik", x, x.flip(2)),
+    "einsum, an outer product": lambda x: torch.einsum("...i,...j", x[:, 0], x[:, 1]),
+    "einsum, of blocks": lambda x: torch.einsum("bhij,bhkj->bihk", x.unflatten(1, (2, 2)), x.unflatten(1, (2, 2)) + 1),
+    "einsum, with sums before": lambda x: torch.einsum("bij,bkj,i->bk", x, x.relu(), torch.tensor([1.0, 2.0, 3.0, -1])),
+    "bilinear": Bilinear(),
+    "normalise": functional.normalize,
+    "normalise by the sum of sizes": lambda x: functional.normalize(x, p=1.0, dim=2),
+    "normalise by the largest size": lambda x: functional.normalize(x, p=torch.inf, dim=-1, eps=0.5),
+    "norms": lambda x: x.norm(dim=2) - x.norm(1, 1, keepdim=True).flatten(1)[:, :4],
+    "norms of several axes": lambda x: torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True) * x.sum(2, keepdim=True),
+    "norms of other orders": lambda x: (
+        torch.linalg.norm(x, -torch.inf, 1) + x.norm(dim=(1, 2), keepdim=True).flatten(1)
+    ),
     "softmax": lambda x: x.softmax(2) + functional.softmax(x, 1),
     "attention": lambda x: functional.scaled_dot_product_attention(x, x.flip(1), x),
     "layer norm": nn.LayerNorm(6),
@@ -59,6 +86,8 @@ LAYERS: dict[str, Layer | nn.Module] = {
     "rms norm, whose epsilon is the precision's": nn.RMSNorm(6),
     "rms norm, as a function": lambda x: functional.rms_norm(x, (6,)) + functional.rms_norm(x, (6,), eps=1e-3),
     "group norm": nn.GroupNorm(2, 4),
+    "instance norm": nn.InstanceNorm1d(4),
+    "instance norm with weights": nn.InstanceNorm1d(4, affine=True, eps=1e-3),
 }
 
 
@@ -90,7 +119,13 @@ ONNX: dict[str, tuple[list[Any], dict[str, Any]]] = {
         [node("Relu", "x", "h"), node("Add", "h one", "d"), node("Div", "x d", "z")],
         {"one": np.array(1, np.float32)},
     ),
+    "GLU": ([node("Split", "x", "a b", axis=2, num_outputs=2), node("Sigmoid", "b", "s"), node("Mul", "a s", "z")], {}),
     "MatMul": ([node("Transpose", "x", "h", perm=[0, 2, 1]), node("MatMul", "x h", "z")], {}),
+    "Einsum": ([node("Einsum", "x x", "z", equation="bij,bkj->bik")], {}),
+    "ReduceL2": ([node("ReduceL2", "x i", "z", keepdims=0)], {"i": np.array([1])}),
+    "ReduceL1": ([node("ReduceL1", "x i", "n"), node("Mul", "x n", "z")], {"i": np.array([2])}),
+    "LpNormalization": ([node("LpNormalization", "x", "z", axis=1)], {}),
+    "LpNormalization by the sum of sizes": ([node("LpNormalization", "x", "z", p=1)], {}),
     "Softmax": ([node("Softmax", "x", "z", axis=1)], {}),
     "LayerNormalization": ([node("LayerNormalization", "x g b", "z", axis=-1)], {"g": numbers(6), "b": numbers(6)}),
     "InstanceNormalization": ([node("InstanceNormalization", "x g b", "z")], {"g": numbers(4), "b": numbers(4)}),
@@ -101,7 +136,7 @@ ONNX: dict[str, tuple[list[Any], dict[str, Any]]] = {
 def test_files_are_what_their_runtime_computes(name: str, tmp_path: Path) -> None:
     """Which `load` compares."""
     steps, stored = ONNX[name]
-    network = load(write(tmp_path, model([*steps, node("Flatten", "z")], stored, ("batch", 4, 6))))
+    network = load(write(tmp_path, model([*steps, node("Flatten", "z")], stored, ("batch", 4, 6), version=18)))
     assert any(step.operation.name == "power" for step in network.nodes) or name == "Softmax"
 
 
@@ -158,6 +193,49 @@ def question(dtype: torch.dtype) -> tuple[Network, Tensor]:
 @cache
 def nearest_examples() -> list[relucert.UpperBound]:
     return list(relucert.attack(*question(torch.float32), steps=50))
+
+
+ENCLOSED = (
+    "gated linear unit", "einsum", "bilinear", "instance norm", "normalise", "normalise by the largest size", "norms",
+    "norms of other orders",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENCLOSED)
+def test_layers_are_enclosed(name: str) -> None:
+    assert_encloses(load(module_of(LAYERS[name]), input_shape=(4, 6)))
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.01])
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("method", ["interval", "fast-lin", "crown"])
+def test_what_is_normalised_is_no_more_than_it_is_around_zero(method: Any, order: float, epsilon: float) -> None:
+    """There `eps` is what is divided by; the root of a sum of squares is at the end of its domain, without bounds."""
+    module = nn.Sequential(Function(lambda x: functional.normalize(x, p=order, eps=epsilon))).eval()
+    network = load(module, input_shape=(3,)).cast(torch.float64)
+    centre = torch.zeros(1, 3, dtype=torch.float64)
+    region = Region.around(centre, 0.05, "inf")
+    form: Any = {"form": "backward"} if method == "crown" else {}
+    found = relucert.bounds(network, region, method=method, **form)[-1]
+    generator = torch.Generator().manual_seed(0)
+    sizes = 10.0 ** torch.linspace(-14, 0, 200, dtype=torch.float64)[:, None]
+    points = sizes * (torch.rand(200, 3, generator=generator, dtype=torch.float64) - 0.5) * 0.1
+    values = module(torch.cat([centre, points]))
+    assert not ((values < found.lower) | (values > found.upper)).any()  # bounds that are no numbers say nothing
+    if epsilon == 0.01:
+        torch.testing.assert_close(network(points), module(points), rtol=1e-9, atol=1e-9)
+
+
+def test_no_radius_reaches_a_vector_of_zeros() -> None:
+    """The class changes at once there, though it is the same on all sides that samples find."""
+    last = nn.Linear(1, 2, bias=False).double()
+    with torch.no_grad():
+        last.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    module = nn.Sequential(Function(lambda x: functional.normalize(x)[:, :1]), last)
+    image = torch.tensor([[0.3, 0.4]], dtype=torch.float64)
+    (found,) = relucert.certify(load(module, input_shape=(2,)), image, norm=2, method="crown")
+    assert found.radius is not None
+    assert 0.1 < found.radius < 0.3  # where the first coordinate is zero
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -65,6 +65,7 @@ class Assembly:
         self.batch = batch
         self.precision = precision  # of the inputs
         self.casts: set[torch.dtype] = set()
+        self.real_only: dict[str, None] = {}  # reasons why answers can't be about evaluations in floating point
         self._live = live  # constants are used as they are, with their gradients, instead of copied
         self._nodes: list[Node] = []
         self._exact = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind, OutputKind
@@ -21,7 +22,10 @@ def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
     try:
         program = export(module, (images,))
         casts = any(map(_keeps_precision, program.graph.nodes))
-        program = program.run_decompositions({})
+        with (
+            torch.inference_mode()
+        ):  # with gradients, some activations would be told in the comparisons they consist of
+            program = program.run_decompositions({})
     except Exception as error:
         raise LoadError(
             f"{name} can't be traced by torch.export; its forward must not branch on values or leave torch: "

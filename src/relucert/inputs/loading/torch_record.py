@@ -27,7 +27,10 @@ LAYERS = "torch.nn.modules."  # modules of this package do the same whatever the
 FUNCTIONS = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator", "math"}
 CASTS = {"to", "type", "type_as", "half", "bfloat16", "float", "double"}  # which may do nothing where they are recorded
 NUMBERS = {"item", "tolist", "numpy", "__array__"}  # which leave torch with the values of an input
-WHOLE = {"linear", "matmul", "scaled_dot_product_attention"}
+WHOLE = {
+    "bilinear", "einsum", "gru", "instance_norm", "linear", "lstm", "matmul", "rnn_relu", "rnn_tanh",
+    "scaled_dot_product_attention", "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d",
+}  # fmt: skip
 """Operators that are written down whole, as torch.export tells them: the first joins positions with the batch on its
 way, the others run several operators. Where something acts in place, linear layers are not told whole."""
 COMPONENTS = {"bmm", "baddbmm", "expand", "mean", "_to_copy"}

@@ -159,7 +159,7 @@ class Translator:
 
     def _real_only(self) -> tuple[str, ...]:
         """The reasons why answers can't be about evaluations in floating point."""
-        reasons = []
+        reasons = [*self.assembly.real_only]
         if self.assembly.casts:
             reasons.append("the network casts to another precision on its way")
         if self._uses_rounded:
@@ -179,22 +179,21 @@ def _locations(locations: list[str]) -> str:
     return " and ".join(dict.fromkeys(locations))
 
 
-_DIVIDES = "divides by what it computes: a batch normalisation in evaluation mode is affine"
 _RANDOM = "random: pass training=self.training, and call eval() before an export"
+_JUMPS = "jumps, and no bounds follow jumps: write it with relu, clamp, minimum and maximum if it has none"
 _CHOOSES = "not a score of each class: return the scores themselves"
 _SOLID = "of three axes; images have one or two"
 _PRODUCTS = "products of what is computed: write that with matmul"
-_LINEAR = "not among the resizes that only copy: use the mode 'nearest'"
 _BRANCHES = "control flow: export the model without it, for inputs of one shape"
 
 HINTS: dict[str, str] = {
-    "instancenorm": _DIVIDES,
     **dict.fromkeys(("dropout", "nativedropout", "bernoulli", "rand", "randn", "randlike", "randnlike"), _RANDOM),
+    **dict.fromkeys(("hardshrink", "le", "lt", "ge", "gt", "eq", "ne", "equal", "less", "greater"), _JUMPS),
+    **dict.fromkeys(("lessorequal", "greaterorequal", "sign", "floor", "ceil", "round", "trunc"), _JUMPS),
     **dict.fromkeys(("topk", "sort", "argsort", "argmin"), _CHOOSES),
     **dict.fromkeys(("conv3d", "convtranspose3d", "maxpool3d", "maxpool3dwithindices", "avgpool3d"), _SOLID),
     **dict.fromkeys(("adaptiveavgpool3d", "adaptivemaxpool3d"), _SOLID),
-    **dict.fromkeys(("baddbmm", "attention", "einsum"), _PRODUCTS),
-    **dict.fromkeys(("upsamplelinear1d", "upsamplebilinear2d", "upsamplebicubic2d"), _LINEAR),
+    **dict.fromkeys(("baddbmm", "attention"), _PRODUCTS),
     **dict.fromkeys(("if", "loop", "scan"), _BRANCHES),
     "to": "convert the whole model to one precision and leave the cast out",
     "cast": "convert the whole model to one precision and leave the cast out",

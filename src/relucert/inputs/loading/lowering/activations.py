@@ -77,6 +77,13 @@ def clip(assembly: Assembly, value: Operand, low: Tensor | None, high: Tensor | 
     return clipped
 
 
+def shrink(assembly: Assembly, value: Operand, threshold: float, shift: float) -> int:
+    """Zero up to the threshold, and beyond it nearer to zero by the shift, which must be as large: `x - clip(x)`."""
+    if not threshold >= 0 or threshold != shift:
+        raise UnsupportedError(f"a jump: zero up to {threshold:g}, and nearer to zero by {shift:g} from there on")
+    return assembly.add(value, clip(assembly, value, scalar(-threshold), scalar(threshold)), -1.0)
+
+
 def add_all(assembly: Assembly, operands: Sequence[Operand]) -> Operand:
     """The sum of values and constants."""
     with assembly.one_sum(len(operands) - 1):

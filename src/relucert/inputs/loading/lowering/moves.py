@@ -52,6 +52,13 @@ def move(
     return moved
 
 
+def choose(assembly: Assembly, condition: Tensor, value: Operand, other: Operand) -> int:
+    """The value where a constant condition holds, elsewhere the other one; each is moved, and zero where not chosen."""
+    if any(isinstance(operand, Tensor) and not bool(operand.isfinite().all()) for operand in (value, other)):
+        raise UnsupportedError("a choice of numbers that are not finite")
+    return move(assembly, lambda tensors: torch.where(condition.bool(), tensors[0], tensors[1]), [value, other])
+
+
 def grid(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
     """The flat positions in an image (channels, height, width) of these rows and columns, in which -1 is zero."""
     channels, height, width = shape

@@ -11,7 +11,7 @@ from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
 from relucert.inputs.loading.lowering import reductions
 from relucert.inputs.loading.operands import Operand, computed_value, scalar
-from relucert.network import Exp, Power, Reciprocal, Sqrt
+from relucert.network import Exp, Power, Reciprocal, Sigmoid, Sqrt
 
 
 def affine(
@@ -42,6 +42,16 @@ def matmul(assembly: Assembly, left: Operand, right: Operand) -> int:
     columns = assembly.reshape(_moved(assembly, right, -2, -1), (*second[:-2], 1, second[-1], second[-2]))
     terms = assembly.multiply(rows, columns)
     return reductions.total(assembly, terms, [-1], False)
+
+
+def gated_linear_unit(assembly: Assembly, value: Operand, axis: int) -> int:
+    """The first half of the value along an axis, counted with the batch as axis 0, times the sigmoid of the other."""
+    shape, (along,) = assembly.shape(value), assembly.axes(value, [axis])
+    if shape[along] % 2:
+        raise UnsupportedError(f"halves of {shape[along]}")
+    halves = torch.arange(prod(shape)).reshape(shape).chunk(2, along)
+    half, gate = (assembly.index_map(value, indices.contiguous()) for indices in halves)
+    return assembly.multiply(half, assembly.activation(Sigmoid(), gate))
 
 
 def softmax(assembly: Assembly, value: Operand, axis: int) -> int:

@@ -1,17 +1,20 @@
-"""Sums, means and maxima over axes, by convolutions whose kernels are as long as the axes."""
+"""Sums, means, maxima and norms over axes, by convolutions whose kernels are as long as the axes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from itertools import groupby
 from math import prod
 
 import torch
 
+from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
+from relucert.inputs.loading.lowering.activations import absolute
 from relucert.inputs.loading.lowering.pooling import Window, largest_along
 from relucert.inputs.loading.operands import Operand, scalar
-from relucert.network import Shape
+from relucert.network import Power, Shape, Sqrt
 
 Reduced = tuple[bool, bool, bool]
 """Which axes of an image (channels, height, width) are reduced."""
@@ -40,6 +43,22 @@ def minimum(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes
     """The smallest number over these axes: the largest of the negated ones, negated."""
     negated = assembly.multiply(value, scalar(-1.0))
     return assembly.multiply(maximum(assembly, negated, axes, keep_axes), scalar(-1.0))
+
+
+def norm(assembly: Assembly, value: Operand, axes: Collection[int], keep_axes: bool, order: float) -> int:
+    """The norm over these axes, of the order 1, 2, infinity (the largest size) or -infinity (the smallest)."""
+    if order == 2:
+        squares = total(assembly, assembly.activation(Power(2), value), axes, keep_axes)
+        return assembly.activation(Sqrt(), squares)
+    over = {1.0: total, math.inf: maximum, -math.inf: minimum}.get(order)
+    if over is None:
+        raise UnsupportedError(f"a norm of the order {order:g}")
+    return over(assembly, absolute(assembly, value), axes, keep_axes)
+
+
+def normalised(assembly: Assembly, value: Operand, axis: int, order: float) -> int:
+    """The value divided by its norm along an axis; not defined where that is zero."""
+    return assembly.divide(value, norm(assembly, value, [axis], True, order))
 
 
 def _over(

@@ -10,6 +10,6 @@ RULES: dict[str, OnnxRule] = {**activations.RULES, **arithmetic.RULES, **images.
 
 EXACT = frozenset({
     "Abs", "Clip", "Constant", "ConstantOfShape", "EyeLike", "GatherElements", "GatherND", "Identity", "Max", "Min",
-    "Neg", "ReduceMax", "ReduceMin", "Relu", "ScatterElements", "ScatterND", "Shape", "Trilu", "Where", *moves.RULES,
+    "Neg", "ReduceMax", "ReduceMin", "Relu", "ScatterElements", "ScatterND", "Shape", "Trilu", *moves.RULES,
 }) - {"Resize", "Upsample"}  # fmt: skip
 """Operators that may create, select or rearrange constants: none of them rounds."""

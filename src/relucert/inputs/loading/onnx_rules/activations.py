@@ -74,6 +74,7 @@ RULES: dict[str, OnnxRule] = {
     "Pow": OnnxRule(lambda assembly, call: lowering.power(assembly, call.value(0), call.constant(1))),
     "Reciprocal": _lowered(lambda assembly, value: assembly.divide(scalar(1.0), value)),
     "Selu": _lowered(lowering.elu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Shrink": _lowered(lowering.shrink, lambd=0.5, bias=0.0),
     "Softplus": _lowered(lambda assembly, value: lowering.softplus(assembly, value, 1.0, lowering.LEAST_THRESHOLD)),
     "Swish": _lowered(lowering.swish, alpha=1.0),
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import activations, products, reductions
+from relucert.inputs.loading.lowering import activations, einsum, products, reductions
 from relucert.inputs.loading.onnx_rules.call import PRECISIONS, OnnxCall, OnnxRule, single
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.network import Shape
@@ -33,6 +34,15 @@ def _over_axes(lower: Callable[[Assembly, Operand, Any, bool], int]) -> Callable
         return lower(assembly, call.value(0), axes, bool(call.attributes.get("keepdims", 1)))
 
     return translate
+
+
+def _einsum(assembly: Assembly, call: OnnxCall) -> Operand:
+    return einsum.einsum(assembly, call.text("equation", ""), call.operands())
+
+
+def _normalised(assembly: Assembly, call: OnnxCall) -> Operand:
+    axis, order = call.attributes.get("axis", -1), call.attributes.get("p", 2)
+    return reductions.normalised(assembly, call.value(0), axis, float(order))
 
 
 def _dropout(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -98,16 +108,20 @@ RULES: dict[str, OnnxRule] = {
     "Cast": OnnxRule(_cast, ("to", "saturate", "round_mode")),
     "Div": _of_two(Assembly.divide),
     "Dropout": OnnxRule(_dropout, ("ratio", "seed")),
+    "Einsum": OnnxRule(_einsum, ("equation",)),
     "Gemm": OnnxRule(_gemm, ("alpha", "beta", "transB"), {"transA": 0}),
     "GroupNormalization": OnnxRule(_group_norm, ("num_groups", "epsilon", "stash_type")),
     "Identity": OnnxRule(lambda assembly, call: call.value(0)),
     "InstanceNormalization": OnnxRule(_group_norm, ("epsilon",)),
     "LayerNormalization": OnnxRule(_layer_norm, ("axis", "epsilon", "stash_type")),
     "LogSoftmax": OnnxRule(_ranked(1), ("axis",), keeps_order=True),
+    "LpNormalization": OnnxRule(_normalised, ("axis", "p")),
     "MatMul": _of_two(products.matmul),
     "Mean": OnnxRule(lambda assembly, call: activations.mean_of_all(assembly, call.operands())),
     "Mul": _of_two(Assembly.multiply),
     "Neg": OnnxRule(lambda assembly, call: assembly.multiply(call.operand(0), scalar(-1.0))),
+    "ReduceL1": OnnxRule(_over_axes(partial(reductions.norm, order=1.0)), _AXES),
+    "ReduceL2": OnnxRule(_over_axes(partial(reductions.norm, order=2.0)), _AXES),
     "ReduceMax": OnnxRule(_over_axes(reductions.maximum), _AXES),
     "ReduceMean": OnnxRule(_over_axes(reductions.mean), _AXES),
     "ReduceMin": OnnxRule(_over_axes(reductions.minimum), _AXES),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from math import ceil, floor, prod
 
 import numpy as np
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering.moves import move
+from relucert.inputs.loading.lowering import resizing
+from relucert.inputs.loading.lowering.moves import choose, move
 from relucert.inputs.loading.onnx_rules.call import OnnxCall, OnnxRule
 from relucert.inputs.loading.operands import Operand
 
@@ -53,10 +55,11 @@ def _pad(assembly: Assembly, call: OnnxCall) -> Operand:
 
 
 def _resize(assembly: Assembly, call: OnnxCall) -> Operand:
-    """To the nearest coordinates; the factors are the second input of Upsample, the third of Resize since set 11."""
-    before = assembly.full_shape(call.value(0))
-    if call.text("mode", "nearest") != "nearest":
-        raise UnsupportedError(f"mode={call.text('mode', 'nearest')}; only 'nearest' copies numbers")
+    """To the nearest coordinates, or between several; the factors are the second input of Upsample, the third of Resize
+    since set 11."""
+    before, mode = assembly.full_shape(call.value(0)), call.text("mode", "nearest")
+    if mode not in ("nearest", "linear", "cubic"):
+        raise UnsupportedError(f"mode={mode}")
     sizes = call.optional_constant(3)
     stored = call.attributes.get("scales")
     factors = call.optional_constant(2 if len(call.inputs) > 2 else 1) if stored is None else torch.tensor(stored)
@@ -69,6 +72,8 @@ def _resize(assembly: Assembly, call: OnnxCall) -> Operand:
         after = [floor(scale * old) for scale, old in zip(scales, before, strict=True)]
     else:
         raise UnsupportedError("without sizes or factors")
+    if mode != "nearest":
+        return _interpolate(assembly, call, scales, after)
     sources = [
         [_nearest(call, index, scale, old, new) for index in range(new)]
         for scale, old, new in zip(scales, before, after, strict=True)
@@ -81,6 +86,20 @@ def _resize(assembly: Assembly, call: OnnxCall) -> Operand:
         return result
 
     return move(assembly, run, [call.value(0)])
+
+
+def _interpolate(assembly: Assembly, call: OnnxCall, scales: Sequence[Fraction], after: Sequence[int]) -> Operand:
+    """The linear or cubic interpolation with these factors, to this shape; both have the batch first."""
+    value, before = call.value(0), assembly.full_shape(call.value(0))
+    assembly.without_batch(tuple(after))
+    coefficient = Fraction(call.attributes.get("cubic_coeff_a", -0.75))
+    coordinates = [
+        [_origin(call, index, scale, old, new) for index in range(new)]
+        for scale, old, new in zip(scales, before, after, strict=True)
+    ]
+    cubic = call.text("mode", "nearest") == "cubic"
+    weights = partial(resizing.cubic_weights, coefficient=coefficient) if cubic else resizing.linear_weights
+    return resizing.interpolate(assembly, value, coordinates[len(before) - len(assembly.shape(value)) :], weights)
 
 
 def _with(defaults: Sequence[float], axes: Sequence[int], replacements: Sequence[float]) -> list[float]:
@@ -101,19 +120,31 @@ _ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
 
 def _nearest(call: OnnxCall, index: int, scale: Fraction, old: int, new: int) -> int:
     """The coordinate that is copied to this index of an axis; operator sets below 11 know one way only."""
-    plain = "coordinate_transformation_mode" not in call.attributes and len(call.inputs) < 3
-    transform = "asymmetric" if plain else call.text("coordinate_transformation_mode", "half_pixel")
-    rounding = call.text("nearest_mode", "floor" if plain else "round_prefer_floor")
+    rounding = call.text("nearest_mode", "floor" if _is_plain(call) else "round_prefer_floor")
+    if rounding not in _ROUNDINGS:
+        raise UnsupportedError(f"nearest_mode={rounding}")
+    return min(max(_ROUNDINGS[rounding](_origin(call, index, scale, old, new)), 0), old - 1)
+
+
+def _is_plain(call: OnnxCall) -> bool:
+    """Whether a resize is one of operator sets below 11."""
+    return "coordinate_transformation_mode" not in call.attributes and len(call.inputs) < 3
+
+
+def _origin(call: OnnxCall, index: int, scale: Fraction, old: int, new: int) -> Fraction:
+    """The coordinate of the original axis that this index of the resized one has."""
+    transform = "asymmetric" if _is_plain(call) else call.text("coordinate_transformation_mode", "half_pixel")
     half = Fraction(1, 2)
     origins = {
         "half_pixel": (index + half) / scale - half,
+        "half_pixel_symmetric": Fraction(old, 2) * (1 - new / (scale * old)) + (index + half) / scale - half,
         "asymmetric": index / scale,
         "align_corners": Fraction(index * (old - 1), max(1, new - 1)),
         "pytorch_half_pixel": (index + half) / scale - half if new > 1 else Fraction(0),
     }
-    if transform not in origins or rounding not in _ROUNDINGS:
-        raise UnsupportedError(f"coordinate_transformation_mode={transform}, nearest_mode={rounding}")
-    return min(max(_ROUNDINGS[rounding](origins[transform]), 0), old - 1)
+    if transform not in origins:
+        raise UnsupportedError(f"coordinate_transformation_mode={transform}")
+    return origins[transform]
 
 
 def _reshape(assembly: Assembly, call: OnnxCall) -> Operand:
@@ -149,5 +180,6 @@ RULES: dict[str, OnnxRule] = {
     "Tile": OnnxRule(_move),
     "Transpose": OnnxRule(_move, ("perm",)),
     "Unsqueeze": OnnxRule(_move, ("axes",)),
+    "Where": OnnxRule(lambda assembly, call: choose(assembly, call.constant(0), call.operand(1), call.operand(2))),
     "Upsample": OnnxRule(_resize, ("mode", "scales")),
 }

@@ -52,6 +52,9 @@ RULES: dict[str, TorchRule] = {
     "relu6": rule(lambda assembly, value: lowering.clip(assembly, value, scalar(0.0), scalar(6.0)), self=VALUE),
     "hardsigmoid": rule(_hard_sigmoid, self=VALUE),
     "threshold": rule(_threshold, self=VALUE, threshold=PLAIN, value=PLAIN),
+    "softshrink": rule(
+        lambda assembly, value, ends: lowering.shrink(assembly, value, ends, ends), self=VALUE, lambd=NUMBER
+    ),
     "leaky_relu": rule(lowering.leaky_relu, self=VALUE, negative_slope=CONSTANT),
     "rrelu": rule(lowering.mean_slope_relu, self=VALUE, lower=CONSTANT, upper=CONSTANT),
     "prelu": rule(lowering.parametric_relu, self=VALUE, weight=CONSTANT),

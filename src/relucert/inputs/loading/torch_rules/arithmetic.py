@@ -9,7 +9,7 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering import products, reductions
+from relucert.inputs.loading.lowering import einsum, products, reductions
 from relucert.inputs.loading.operands import Operand, matrix, scalar
 from relucert.inputs.loading.torch_rules.call import (
     CONSTANT,
@@ -56,6 +56,13 @@ def _ranked(assembly: Assembly, value: Operand, axis: int, half_to_float: bool =
     return assembly.scores(value, axis)
 
 
+def _norm(assembly: Assembly, value: Operand, axes: list[int], keep_axes: bool, order: float | None) -> Operand:
+    """A norm of vectors, which are along one axis, or of matrices that are taken for vectors."""
+    if order is not None and len(axes) > 1:
+        raise UnsupportedError(f"a norm of matrices, ord={order}")
+    return reductions.norm(assembly, value, axes, keep_axes, 2.0 if order is None else float(order))
+
+
 def _softmax(assembly: Assembly, value: Operand, axis: int, half_to_float: bool = False) -> Operand:
     """A softmax of class scores is left out, since it keeps their order; elsewhere it is computed."""
     if len(assembly.shape(value)) == 1:
@@ -85,10 +92,14 @@ RULES: dict[str, TorchRule] = {
     **dict.fromkeys(("mm", "bmm"), rule(products.matmul, self=VALUE, mat2=VALUE)),
     "matmul": rule(products.matmul, **_PAIR),
     "mv": rule(products.matmul, self=VALUE, vec=VALUE),
+    "einsum": rule(einsum.einsum, "path", equation=PLAIN, tensors=TorchCall.operands),
+    "bilinear": rule(einsum.bilinear, input1=VALUE, input2=VALUE, weight=CONSTANT, bias=OPTIONAL),
     "sum.dim_IntList": rule(reductions.total, **_AXES),
     "mean.dim": rule(reductions.mean, **_AXES),
     **dict.fromkeys(("amax", "max.dim"), rule(reductions.maximum, **_AXES)),
     **dict.fromkeys(("amin", "min.dim"), rule(reductions.minimum, **_AXES)),
+    "linalg_vector_norm": rule(reductions.norm, **_AXES, ord=NUMBER),
+    "linalg_norm": rule(_norm, **_AXES, ord=PLAIN),
     "_to_copy": rule(_cast, "device", self=VALUE, dtype=PLAIN),
     "type_as": rule(lambda assembly, value, other: assembly.cast(value, other.dtype), self=VALUE, other=CONSTANT),
     "neg": rule(lambda assembly, value: assembly.multiply(value, scalar(-1.0)), self=VALUE),
@@ -104,6 +115,7 @@ RULES: dict[str, TorchRule] = {
     "_softmax": _keeping_order(rule(_softmax, **_SCORES, half_to_float=PLAIN)),
     "_log_softmax": _keeping_order(rule(_ranked, **_SCORES, half_to_float=PLAIN)),
     "argmax": _keeping_order(rule(_ranked, "keepdim", **_SCORES)),
+    "glu": rule(products.gated_linear_unit, self=VALUE, dim=PLAIN),
     "scaled_dot_product_attention": rule(products.attention, query=VALUE, key=VALUE, value=VALUE, scale=PLAIN),
     "layer_norm": rule(products.layer_norm, "cudnn_enable", **_LAYER_NORM),
     "native_layer_norm": rule(products.layer_norm, **_LAYER_NORM),

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from relucert.errors import UnsupportedError
 from relucert.inputs.loading.assembly import Assembly
-from relucert.inputs.loading.lowering.moves import move
+from relucert.inputs.loading.lowering.moves import choose, move
 from relucert.inputs.loading.operands import Operand
-from relucert.inputs.loading.torch_rules.call import TorchCall, TorchRule
+from relucert.inputs.loading.torch_rules.call import CONSTANT, VALUE, TorchCall, TorchRule, rule
 
 
 def _reshape(assembly: Assembly, call: TorchCall) -> Operand:
@@ -38,6 +38,9 @@ def _pick(assembly: Assembly, call: TorchCall) -> Operand:
     return _move(assembly, call)
 
 
+_WHERE = {"condition": CONSTANT, "self": VALUE, "other": VALUE}
+_FILL = {"mask": CONSTANT, "value": VALUE, "self": VALUE}  # the value where the mask holds
+
 RULES: dict[str, TorchRule] = {
     **dict.fromkeys((
         "view", "_unsafe_view", "reshape", "flatten.using_ints", "unflatten.int", "squeeze", "squeeze.dim",
@@ -53,4 +56,6 @@ RULES: dict[str, TorchRule] = {
     **dict.fromkeys(("index.Tensor", "index_select", "gather"), TorchRule(_pick)),
     **dict.fromkeys(("cat", "stack", "hstack", "vstack", "dstack"), TorchRule(_join)),
     **dict.fromkeys(("pad", "constant_pad_nd"), TorchRule(_pad)),
+    **dict.fromkeys(("where.self", "where.ScalarOther", "where.ScalarSelf"), rule(choose, **_WHERE)),
+    **dict.fromkeys(("masked_fill.Scalar", "masked_fill.Tensor"), rule(choose, **_FILL)),
 }  # fmt: skip
