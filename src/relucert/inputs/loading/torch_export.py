@@ -22,9 +22,7 @@ def exported(module: nn.Module, images: Tensor, name: str) -> TracedProgram:
     try:
         program = export(module, (images,))
         casts = any(map(_keeps_precision, program.graph.nodes))
-        with (
-            torch.inference_mode()
-        ):  # with gradients, some activations would be told in the comparisons they consist of
+        with torch.inference_mode():  # with gradients, some activations would be told in comparisons
             program = program.run_decompositions({})
     except Exception as error:
         raise LoadError(
