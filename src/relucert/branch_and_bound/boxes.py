@@ -144,7 +144,12 @@ class BoxVisitor(Visitor[Boxes]):
         pairs = pair_bounds(self.network, region, self.paired, RIGOROUS) if self.paired else None
         hidden = box_bounds(self.network, region, RIGOROUS) if pairs is None else pairs.boxes
         lower = bound_forms(hidden.path, self.network.output, self.prop.rows, offsets=offsets).lower
-        return hidden, lower if pairs is None else torch.fmax(lower, pairs.lower(self.prop.rows, offsets))
+        if pairs is None:
+            return hidden, lower
+        by_pairs = pairs.lower(self.prop.rows, offsets)
+        if not bool((by_pairs > lower).any()):  # the halves of layers are no two networks, but look like some
+            self.paired = ()
+        return hidden, torch.fmax(lower, by_pairs)
 
     def _within(self, boxes: Boxes) -> Boxes:
         """The boxes that may have points of the region: all of them where the region is a box itself."""
