@@ -81,7 +81,7 @@ class BoxVisitor(Visitor[Boxes]):
 
     @cached_property
     def batch_size(self) -> int:
-        return boxes_at_once(self.network)
+        return boxes_at_once(self.network, int(self.box.moving.sum()))
 
     def root(self) -> Boxes:
         """The whole region."""
@@ -186,7 +186,7 @@ class BoxVisitor(Visitor[Boxes]):
         gaps = ascent.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
         for source, weights in ascent.gap_weights(worst).items():
             shares = hidden.shares(source)[left]
-            gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
+            gaps.index_add_(1, hidden.moving, (shares @ weights[..., None]).squeeze(-1))
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(gaps) + WIDTH_WEIGHT * normalised(widths)
         return torch.where((widths > 0) & (self.widths > 0), scores, -1)
