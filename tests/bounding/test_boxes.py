@@ -7,13 +7,14 @@ from torch import Tensor
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import DOUBLE, RIGOROUS
 from relucert.bounding.backward import bound_forms
-from relucert.bounding.boxes import box_bounds, zonotope_bounds
+from relucert.bounding.boxes import LINE_BYTES, MOST_BOXES, box_bounds, boxes_at_once, line_bounds, zonotope_bounds
 from relucert.bounding.forward import PlainDriver, forward, propagate_zonotope
 from relucert.bounding.lines import ForwardLines
 from relucert.bounding.reference import PickedPath, ReferencePath
 from relucert.bounding.relaxers import CROWN, FAST_LIN, Relaxer
+from relucert.common.deadline import TimeUp, until
 from relucert.network import Network, Sigmoid
-from tests.nets import NETWORKS, centres
+from tests.nets import NETWORKS, centres, mlp
 from tests.smooth import smooth_network
 
 WIDE = {name: make() for name, make in NETWORKS.items()}
@@ -78,7 +79,7 @@ def test_zonotopes_tell_shares_of_inputs(name: str) -> None:
     bounds = zonotope_bounds(network, Region.boxes(*ends(network)), RIGOROUS)
     for value in network.preactivations:
         shares = bounds.shares(value)
-        assert shares.shape == (3, network.sizes[0], network.sizes[value])
+        assert shares.shape == (3, len(bounds.moving), network.sizes[value])
         assert bool(((shares.sum(1) - 1).abs() < 1e-9).logical_or(shares.sum(1) == 0).all())
 
 
@@ -102,6 +103,37 @@ def test_values_are_between_their_lines(name: str, relaxer: Relaxer) -> None:
         assert bool((outputs <= upper + 1e-9).all())
         shares = last.shares[box].sum(0)
         assert bool(((shares - 1).abs() < 1e-9).logical_or(shares == 0).all())
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_rounding_moves_no_input(name: str) -> None:
+    """Fixed decimals have boxes a few roundings wide: bounds hold there, without coefficients on them."""
+    network = WIDE[name].cast(torch.float64)
+    low, high = ends(network)
+    low[:, 2] = high[:, 2] = 0
+    high[:, 1:] = torch.where(low == 0, 0, torch.nextafter(low, low.new_tensor(torch.inf)))[:, 1:]
+    high[:, 0] += 0.2
+    for bounds in (line_bounds(network, Region.boxes(low, high), RIGOROUS),
+                   zonotope_bounds(network, Region.boxes(low, high), RIGOROUS)):  # fmt: skip
+        assert bounds.moving.tolist() == [0]
+        for box, points in enumerate(inside(low, high)):
+            values = network.values(points)
+            for value, interval in bounds.path.bounds.items():
+                assert bool((values[value] >= interval.lower[box] - 1e-12).all())
+                assert bool((values[value] <= interval.upper[box] + 1e-12).all())
+
+
+def test_lines_of_a_batch_fit_their_budget() -> None:
+    assert boxes_at_once(mlp(5, 50, 50, 5, seed=0), 5) == MOST_BOXES
+    network = mlp(784, 2000, 1000, 10, seed=0)
+    assert boxes_at_once(network, 12) * 2 * 8 * 13 * sum(network.sizes) <= LINE_BYTES
+    assert boxes_at_once(network, 12) < boxes_at_once(network, 1)
+
+
+def test_lines_look_at_the_clock() -> None:
+    network = WIDE["residual"].cast(torch.float64)
+    with until(0.0), pytest.raises(TimeUp):
+        line_bounds(network, Region.boxes(*ends(network)), RIGOROUS, pulled=False)
 
 
 @pytest.mark.parametrize("name", ["residual", "normalised"])

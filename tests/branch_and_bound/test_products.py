@@ -5,7 +5,8 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 
-from relucert.branch_and_bound.products import FEWEST_NUMBERS, Product
+from relucert.branch_and_bound.products import Product
+from relucert.network.sparse_rows import FEWEST_NUMBERS
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.9])

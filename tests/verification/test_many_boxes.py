@@ -10,6 +10,7 @@ import torch
 
 import relucert
 from relucert import Query
+from relucert.api import verify as api
 from relucert.common.progress import silent
 from relucert.network import Network
 from relucert.verification import many_boxes
@@ -56,6 +57,21 @@ def test_boxes_that_cheap_bounds_leave_open_are_cut_together(violated: int | Non
     verdict = relucert.verify(FUNCTION, path)
     assert (verdict.status, verdict.method) == ("holds" if violated is None else "violated", "branch and bound")
     assert verdict.nodes > 0
+
+
+@pytest.mark.parametrize("room", [1e-3, -1e-3])
+def test_few_boxes_that_fix_most_inputs_are_cut_as_what_moves(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(8, 12, 12, 1, seed=4)
+    low, high = [Fraction(-1), *[Fraction(1, 10)] * 7], [Fraction(1), *[Fraction(1, 10)] * 7]
+    points = torch.full((501, 8), 0.1, dtype=torch.float64)
+    points[:, 0] = torch.linspace(-1, 1, 501)
+    least = float(network.cast(torch.float64)(points).min()) - room
+    searched: list[object] = []
+    monkeypatch.setattr(api, "prove", lambda *given, **options: searched.append(given))
+    verdict = relucert.verify(network, Query.within(low, high, [([[1]], [least])]))
+    assert verdict.status == ("holds" if room > 0 else "violated")
+    assert verdict.method == ("branch and bound" if room > 0 else "attack")
+    assert not searched
 
 
 def test_points_that_meet_simple_constraints_only_are_no_violations(tmp_path: Any) -> None:

@@ -16,7 +16,7 @@ from relucert.branch_and_bound import tree
 from relucert.checker.check import Rejected, check, check_property
 from relucert.errors import InputError, LoadError
 from relucert.inputs.loading.runtime import Runtime
-from relucert.network import BatchScale, Linear, Network, Relu, Shift
+from relucert.network import BatchScale, Linear, Network, Relu, Shift, Sigmoid
 from relucert.verification import search, sources
 from tests.nets import NETWORKS, chain, mlp
 from tests.verification.networks import absolute, as_onnx
@@ -203,7 +203,7 @@ def test_verdicts_of_a_small_network_are_all_found() -> None:
 
 
 def test_points_that_no_float_can_be() -> None:
-    """X_0 = 0.1 is no float32; the violation there is proven in rational arithmetic at 0.1 itself."""
+    """X_0 = 0.1 is no float32; the violation there is proven at 0.1 itself."""
     network = absolute()
     query = Query.within([TENTH], [TENTH], [([[1, 0]], [TENTH])])
     verdict = verify(network, query)
@@ -213,7 +213,7 @@ def test_points_that_no_float_can_be() -> None:
     verdict = verify(network, query)
     assert verdict.status == "violated"
     assert verdict.coordinates == (TENTH,)
-    assert "rational" in str(verdict.reason)
+    assert "rigorous" in str(verdict.reason)
     below = Query.within([TENTH], [TENTH], [([[1, 0]], [TENTH - Fraction(1, 10**20)])])
     assert verify(network, below, time_limit=1).status != "violated"
 
@@ -276,6 +276,16 @@ def test_time_ends_the_search() -> None:
     assert verdict.status == "unknown"
     assert verdict.timed_out
     assert verdict.seconds < 30
+
+
+def test_smooth_networks_are_violated_at_points_that_no_float_can_be() -> None:
+    """No rational arithmetic evaluates a sigmoid, at 0.1 or anywhere."""
+    network = chain((2,), Linear(torch.ones(2, 2), torch.zeros(2)), Sigmoid(), Linear(torch.eye(2), torch.zeros(2)))
+    query = Query.within([TENTH, 0], [TENTH, 1], [([[1, 0]], [0.6])])
+    verdict = verify(network, query, time_limit=5)
+    assert verdict.status == "violated"
+    assert verdict.coordinates is not None
+    assert verdict.coordinates[0] == TENTH
 
 
 def test_networks_with_square_roots_are_not_rational() -> None:

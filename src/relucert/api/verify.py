@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,7 +37,7 @@ from relucert.proofs.files import BY_LINES, UNDECIDED_BY_LINES, EvidenceKeeper, 
 from relucert.query.problem import Problem
 from relucert.verification.attack import BoxAttack
 from relucert.verification.equal_inputs import MergedInputs, merge_equal_inputs
-from relucert.verification.many_boxes import excluded, listed
+from relucert.verification.many_boxes import ListedViolations, excluded, listed, mostly_fixed
 from relucert.verification.problem import BoxViolations, boxes_of
 from relucert.verification.rational_bounds import impossible
 from relucert.verification.search import ATTACK_SHARE, bounded
@@ -49,6 +49,7 @@ from relucert.verification.witness_check import StatedBox, Witness, WitnessCheck
 ATTACK, PROVER, REGION, CONDITIONS = "attack", "branch and bound", "bounds of the region", "conditions"
 RATIONAL = "rational arithmetic"
 QUEUE_SHARE = 0.9  # share of the remaining time for cuts of a long list of boxes
+SHORT_QUEUE_SHARE = 0.5  # the same of a short one, before its boxes are searched one by one
 MOST_HIDDEN = 16  # open questions whose hidden bounds are kept for the search
 TOUCHING_SHARE = 0.1  # share of the remaining time for rational arithmetic, before branch and bound
 UNREAD = f"{LATE} before network and property were read"
@@ -231,7 +232,8 @@ class _Verification:
         waiting = self._bound()
         if not waiting or self._attack(waiting):
             return None
-        waiting = waiting if self.record else self._untouched(waiting)  # no proof file holds that step
+        if not self.record:  # no proof file holds these steps
+            waiting = self._uncut(self._untouched(waiting))
         return self._prove(waiting) if waiting else None
 
     def _bound(self) -> list[_Open]:
@@ -260,6 +262,15 @@ class _Verification:
         violations = listed(possible, self.bounded.classes)
         if violations is None:
             return {}
+        queue = self._cut(possible, violations, QUEUE_SHARE)
+        if self.witness is not None:
+            return {}
+        closed = {violations.numbers[place]: PROVER for place in queue.proven}
+        unsuited = [place for place in range(len(violations)) if place not in queue.suited]
+        return closed | excluded(self.bounded, violations.pick(unsuited), ends, partial(self._report, 0))
+
+    def _cut(self, possible: Sequence[Violation], violations: ListedViolations, share: float) -> BoxQueue:
+        """Cuts the boxes of listed violations in one queue, for a share of the time left."""
 
         def violates(place: int, point: Tensor) -> bool:
             with torch.inference_mode(False):  # descents need gradients
@@ -267,18 +278,39 @@ class _Verification:
                 attack = BoxAttack(self.plain, stated, self.ends, self.seed)
                 return any(self._try(points, stated) for points in attack.near(point.clone()))
 
-        queue = BoxQueue(
-            self.bounded.cast(torch.float64), violations.boxes, violations.prop, violates, partial(self._report, 0)
-        )
-        with suppress(TimeUp), until(within(self.ends, QUEUE_SHARE)), torch.inference_mode():
+        report = partial(self._report, self.nodes)
+        queue = BoxQueue(self.bounded.cast(torch.float64), violations.boxes, violations.prop, violates, report)
+        with suppress(TimeUp), until(within(self.ends, share)), torch.inference_mode():
             queue.run()
-        self.nodes = queue.nodes
-        closed = {violations.numbers[place]: PROVER for place in queue.proven}
+        self.nodes += queue.nodes
+        self.method = PROVER if self.witness is not None else self.method
+        return queue
+
+    def _uncut(self, waiting: list[_Open]) -> list[_Open]:
+        """The open violations without those that cuts of few boxes exclude in which most inputs are fixed: what moves
+        is a far smaller network, in which products with fixed numbers are factors. Long lists were cut before."""
+        possible = [violation for question in waiting for violation in question.group.violations]
+        violations = mostly_fixed(possible, self.bounded.classes)
+        if violations is None:
+            return waiting
+        queue = self._cut(possible, violations, SHORT_QUEUE_SHARE)
         if self.witness is not None:
-            self.method = PROVER
-            return {}
-        unsuited = [place for place in range(len(violations)) if place not in queue.suited]
-        return closed | excluded(self.bounded, violations.pick(unsuited), ends, partial(self._report, 0))
+            return []
+        closed = {id(possible[violations.numbers[place]]) for place in queue.proven}
+        self.method = PROVER
+        return self._without(waiting, lambda violation: id(violation) in closed)
+
+    def _without(self, waiting: list[_Open], closed: Callable[[Violation], bool]) -> list[_Open]:
+        """The open violations without those that are closed."""
+        remaining = []
+        for question in waiting:
+            violations = question.group.violations
+            rows = [row for row, violation in enumerate(violations) if not closed(violation)]
+            if len(rows) == len(violations):
+                remaining.append(question)
+            elif rows:
+                remaining.append(self._open(question.group.only(rows), question.hidden))
+        return remaining
 
     def _open(self, group: BoxViolations, hidden: TimedBounds | None) -> _Open:
         return _Open(group, StatedBox(group.violations, self.replay.precision), hidden)
@@ -297,14 +329,8 @@ class _Verification:
 
     def _untouched(self, waiting: list[_Open]) -> list[_Open]:
         """The open violations without those that rational arithmetic excludes, since they are only touched."""
-        remaining, ends = [], within(self.ends, TOUCHING_SHARE)
-        for question in waiting:
-            violations = question.group.violations
-            rows = [row for row, violation in enumerate(violations) if not impossible(self.network, violation, ends)]
-            if len(rows) == len(violations):
-                remaining.append(question)
-            elif rows:
-                remaining.append(self._open(question.group.only(rows), question.hidden))
+        ends = within(self.ends, TOUCHING_SHARE)
+        remaining = self._without(waiting, lambda violation: impossible(self.network, violation, ends))
         self.method = self.method if remaining else RATIONAL
         return remaining
 

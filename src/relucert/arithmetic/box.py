@@ -39,7 +39,7 @@ class Box(NamedTuple):
 
     @property
     def moving(self) -> Tensor:
-        """Which coordinates the box lets move, by more than its rounding outwards: (size,)."""
+        """Which coordinates the box lets move, by more than its rounding outwards: (..., size)."""
         width = self.high - self.low
         return width.isinf() | (width > FIXED * torch.maximum(self.low.abs(), self.high.abs()))
 

@@ -235,6 +235,11 @@ class Region:
             lowest, highest = torch.maximum(lowest, self.box.low), torch.minimum(highest, self.box.high)
         return lowest, highest
 
+    @cached_property
+    def moving_inputs(self) -> Tensor:
+        """The numbers of the coordinates that move in some region by more than their rounding."""
+        return Box(*self._ends).moving.any(0).nonzero().flatten()
+
     def spans(self, arithmetic: Arithmetic) -> Deviation:
         """How far every coordinate may lie from the reference: (batch, size), rounding included."""
         if self._is_box:

@@ -29,6 +29,7 @@ MOST_COVERED_INPUTS = 4  # the same, of a ball that is covered by boxes
 NEURONS_PER_INPUT = 4  # at least, for cuts to be worth it
 PULLED_FROM = 2  # ReLUs before a value whose unstable neurons are pulled back; lines are tight before it
 PAIR_BYTES = 2**22  # of the forms that are pulled back at once
+LINE_BYTES = 2**28  # of the lines of boxes that are bounded at once
 COLUMN_BYTES = 2**31  # of all columns of a zonotope, for the largest value
 SMALL_WORK = 10**9  # multiplications that pull all neurons of a box back, up to which that is done in any case
 LEAST_COLUMNS = 512  # of a zonotope, however large the network is
@@ -55,10 +56,12 @@ class BoxBounds:
 
     Attributes:
         path: The reference path, with bounds of all pre-activations.
-        shares: From a pre-activation to how much of each neuron's range is due to each input: (batch, inputs, size).
+        moving: The numbers of the inputs that move, (moving,).
+        shares: From a pre-activation to how much of each neuron's range is due to each of them: (batch, moving, size).
     """
 
     path: ReferencePath
+    moving: Tensor
     shares: Callable[[int], Tensor]
 
 
@@ -74,11 +77,16 @@ def _suits_lines(network: Network) -> bool:
     return network.suits_forward or backward_work(network) <= SMALL_WORK
 
 
-def boxes_at_once(network: Network) -> int:
-    """How many boxes are bounded at once."""
+def boxes_at_once(network: Network, moving: int) -> int:
+    """How many boxes are bounded at once, of which so many inputs move."""
     if _suits_lines(network):
-        return MOST_BOXES
+        return boxes_of_lines(network, moving)
     return max(1, min(MOST_BOXES, COLUMN_BYTES // (8 * BOX_COLUMNS * max(network.sizes))))
+
+
+def boxes_of_lines(network: Network, moving: int) -> int:
+    """How many boxes are bounded at once by lines on so many moving inputs."""
+    return max(1, min(MOST_BOXES, LINE_BYTES // (32 * (moving + 2) * sum(network.sizes))))
 
 
 def line_bounds(
@@ -97,31 +105,34 @@ def line_bounds(
         if pulled and network.activation_depths[value] >= PULLED_FROM:
             interval = pulled_bounds(path, value, interval)
         path.bounds[value] = interval
-    return BoxBounds(path, lines.shares)
+    return BoxBounds(path, lines.moving, lines.shares)
 
 
 def zonotope_bounds(network: Network, region: Region, arithmetic: Arithmetic) -> BoxBounds:
     """Bounds of every pre-activation by zonotopes of at most so many columns as memory has room for."""
-    driver = _ShareKeeper(network, FAST_LIN, arithmetic, region.spans(arithmetic).largest)
+    moving = region.moving_inputs
+    driver = _ShareKeeper(network, FAST_LIN, arithmetic, region.spans(arithmetic).largest[:, moving], moving)
     columns = max(LEAST_COLUMNS, COLUMN_BYTES // (arithmetic.dtype.itemsize * len(region.radius) * max(network.sizes)))
     bounds = propagate_zonotope(network, region, arithmetic, network.preactivations, driver, most_symbols=columns)
-    return BoxBounds(ReferencePath(network, region, bounds, CROWN, arithmetic), driver.shares.__getitem__)
+    return BoxBounds(ReferencePath(network, region, bounds, CROWN, arithmetic), moving, driver.shares.__getitem__)
 
 
 @dataclass(frozen=True)
 class _ShareKeeper(PlainDriver):
-    """Notes how much of each neuron's range is due to each input, by the value that is measured; nothing where the
-    zonotope has no coefficients, as that of the last pre-activation.
+    """Notes how much of each neuron's range is due to each moving input, by the value that is measured; nothing where
+    the zonotope has no coefficients, as that of the last pre-activation.
 
-    spans: the half-widths of the boxes, (batch, inputs).
+    spans: the half-widths of the moving inputs, (batch, moving); moving: their numbers.
     """
 
     spans: Tensor
+    moving: Tensor
     shares: dict[int, Tensor] = field(default_factory=dict)
 
     def measure(self, value: int, zonotope: Zonotope) -> Interval:
         if INPUT in zonotope.blocks:
-            self.shares[value] = shares_of(zonotope.widen(zonotope.blocks[INPUT]) * self.spans[..., None])
+            coefficients = zonotope.widen(zonotope.blocks[INPUT])[:, self.moving]
+            self.shares[value] = shares_of(coefficients * self.spans[..., None])
         else:
             self.shares[value] = zonotope.centre.new_zeros(*self.spans.shape, zonotope.centre.shape[-1])
         return super().measure(value, zonotope)

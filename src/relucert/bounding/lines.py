@@ -7,7 +7,7 @@ an upper linear function of `e`. An affine operation with the matrix W maps thei
 by |W|; an activation maps the lower one by its lower line, the upper one by its upper line.
 
 The functions have coefficients on inputs that move. What others may add, such as a number that is known up to its
-rounding, is part of the slack.
+rounding, is part of the slack: a fixed decimal that no float64 is has a box that is a few roundings wide.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from relucert.bounding.interval import Interval, size_within
 from relucert.bounding.noise import noise, rounds
 from relucert.bounding.reference import ReferencePath
 from relucert.bounding.relaxers import Relaxation
+from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, FlatAffine
 
 
@@ -65,13 +66,12 @@ class ForwardLines:
     """
 
     def __init__(self, path: ReferencePath, moving: Tensor | None = None) -> None:
-        """moving: the inputs that lines have coefficients on, by default all that move in some box; with a rigorous
-        arithmetic the slack holds what others add."""
+        """moving: the inputs that lines have coefficients on, by default all that move in some box by more than their
+        rounding; with a rigorous arithmetic the slack holds what others add."""
         self.path, self.network, self.arithmetic = path, path.network, path.arithmetic
         self.inputs = self.network.sizes[INPUT]
         self._lines: dict[int, Lines] = {}
-        half = path.max_deviation(INPUT)
-        self.moving = (half > 0).any(0).nonzero().flatten() if moving is None else moving
+        self.moving = path.region.moving_inputs if moving is None else moving
 
     def of(self, value: int) -> Lines:
         if value not in self._lines:
@@ -79,11 +79,11 @@ class ForwardLines:
         return self._lines[value]
 
     def shares(self, value: int) -> Tensor:
-        """How much of each neuron's range is due to each input: (batch, inputs, size)."""
-        shares = self.of(value).shares
-        return shares.new_zeros(len(shares), self.inputs, shares.shape[2]).index_copy_(1, self.moving, shares)
+        """How much of each neuron's range is due to each moving input: (batch, moving, size)."""
+        return self.of(value).shares
 
     def _compute(self, value: int) -> Lines:
+        check_time()
         if value == INPUT:
             return self._input()
         node = self.network.node(value)

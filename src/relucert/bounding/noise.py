@@ -80,4 +80,5 @@ def noise(network: Network, value: int, sizes: Sequence[Tensor | InputSize], ari
     roundings = network.roundings[value]
     underflow = inference.underflow * (roundings + 4) * (4 + largest)
     lost = arithmetic.above(inference.gamma(roundings) * total + underflow, 9)
-    return torch.where(2 * total <= inference.largest, lost, torch.inf)
+    fits = (2 * total <= inference.largest) & largest.isfinite()  # where weights are zero, nothing else tells
+    return torch.where(fits, lost, torch.inf)

@@ -14,17 +14,22 @@ from relucert.common.deadline import check_time
 from relucert.network import INPUT, Activation, Affine, Network
 
 
-def scores_at(network: Network, points: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Tensor]:
+def scores_at(
+    network: Network, points: Tensor, arithmetic: Arithmetic, errors: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The class scores at points (batch, size) and how far each may be from those of the network's evaluation, in real
     arithmetic or in whatever it is evaluated in: (batch, classes) each. Raises TimeUp between two layers once time is
-    over."""
-    image = points.unflatten(-1, network.input_shape)
-    values = {INPUT: (image, torch.zeros_like(image))}
+    over.
+
+    errors: How far the inputs that are asked about may be from the points, (batch, size); None: they are the points.
+    """
+    distances = torch.zeros_like(points) if errors is None else errors
+    values = {INPUT: (points.unflatten(-1, network.input_shape), distances.unflatten(-1, network.input_shape))}
     for value, unneeded in network.schedule((network.output,)):
         check_time()
         if value != INPUT:
-            operands, errors = ([values[source][index] for source in network.node(value).inputs] for index in (0, 1))
-            values[value] = _evaluated(network, value, operands, errors, arithmetic)
+            operands, doubts = ([values[source][index] for source in network.node(value).inputs] for index in (0, 1))
+            values[value] = _evaluated(network, value, operands, doubts, arithmetic)
         scores = values[value]
         for source in unneeded:
             del values[source]

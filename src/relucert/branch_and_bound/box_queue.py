@@ -19,7 +19,7 @@ from relucert.arithmetic.property import Property
 from relucert.arithmetic.region import Region
 from relucert.arithmetic.rigor import RIGOROUS
 from relucert.bounding.backward import PulledBack, bound_forms
-from relucert.bounding.boxes import MOST_BOXES, MOST_CUT_INPUTS, PULLED_FROM, line_bounds
+from relucert.bounding.boxes import MOST_CUT_INPUTS, PULLED_FROM, boxes_of_lines, line_bounds
 from relucert.bounding.fixed_factors import with_factors
 from relucert.bounding.interval import Interval
 from relucert.bounding.moving_part import MovingPart, moving_part
@@ -30,7 +30,6 @@ from relucert.common.deadline import check_time
 from relucert.common.progress import Progress, Report, silent
 from relucert.network import Network
 
-BATCH_BYTES = 2**28  # of the lines of one batch
 FEW_PARTS = 64  # of a box, from which on unstable neurons are pulled back
 MOST_PARTS = 2**14  # of a box
 
@@ -132,8 +131,7 @@ class _Search:
         self.open_parts = torch.ones(len(members), dtype=torch.long)
         self.spent = torch.zeros_like(self.open_parts)  # parts that were bounded
         self.left = torch.zeros(len(members), dtype=torch.bool)  # boxes that are not pursued any further
-        room = BATCH_BYTES // (32 * (self.count + 2) * sum(part.network.sizes))
-        self.batch_size = max(1, min(MOST_BOXES, room))
+        self.batch_size = boxes_of_lines(part.network, self.count)
         depths = [part.network.activation_depths[value] for value in part.network.preactivations]
         self.pulls = part.network.rectifiers_only and max(depths, default=0) >= PULLED_FROM
 
@@ -171,7 +169,7 @@ class _Search:
         prop = self.prop.select(parts.boxes)
         rows = bound_forms(hidden.path, network.output, prop.rows, offsets=prop.offsets)
         weights = prop.rows[torch.arange(parts.size), rows.lower.argmax(1)].abs()
-        shares = (hidden.shares(network.output)[:, : self.count] @ weights[..., None]).squeeze(-1)
+        shares = (hidden.shares(network.output) @ weights[..., None]).squeeze(-1)
         widths = (parts.high - parts.low) / self.widths[parts.boxes]
         return rows, normalised(shares) + WIDTH_WEIGHT * normalised(widths)
 

@@ -81,7 +81,7 @@ class BoxVisitor(Visitor[Boxes]):
 
     @cached_property
     def batch_size(self) -> int:
-        return boxes_at_once(self.network)
+        return boxes_at_once(self.network, int(self.box.moving.sum()))
 
     def root(self) -> Boxes:
         """The whole region."""
@@ -144,7 +144,12 @@ class BoxVisitor(Visitor[Boxes]):
         pairs = pair_bounds(self.network, region, self.paired, RIGOROUS) if self.paired else None
         hidden = box_bounds(self.network, region, RIGOROUS) if pairs is None else pairs.boxes
         lower = bound_forms(hidden.path, self.network.output, self.prop.rows, offsets=offsets).lower
-        return hidden, lower if pairs is None else torch.fmax(lower, pairs.lower(self.prop.rows, offsets))
+        if pairs is None:
+            return hidden, lower
+        by_pairs = pairs.lower(self.prop.rows, offsets)
+        if not bool((by_pairs > lower).any()):  # the halves of layers are no two networks, but look like some
+            self.paired = ()
+        return hidden, torch.fmax(lower, by_pairs)
 
     def _within(self, boxes: Boxes) -> Boxes:
         """The boxes that may have points of the region: all of them where the region is a box itself."""
@@ -181,7 +186,7 @@ class BoxVisitor(Visitor[Boxes]):
         gaps = ascent.input_coefficients[worst] * region.spans(RIGOROUS).largest[left]
         for source, weights in ascent.gap_weights(worst).items():
             shares = hidden.shares(source)[left]
-            gaps = gaps + (shares @ weights[..., None]).squeeze(-1)
+            gaps.index_add_(1, hidden.moving, (shares @ weights[..., None]).squeeze(-1))
         widths = region.spans(RIGOROUS).largest[left] / torch.where(self.widths > 0, self.widths, 1)
         scores = normalised(gaps) + WIDTH_WEIGHT * normalised(widths)
         return torch.where((widths > 0) & (self.widths > 0), scores, -1)

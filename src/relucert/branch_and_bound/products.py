@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+
+from relucert.network.sparse_rows import SparseRows, sparse_matrix
 
 if TYPE_CHECKING:
     from relucert.branch_and_bound.stages import Stage
 
-FEWEST_NUMBERS = 2**14  # of a matrix, for a sparse copy to be worth it
 MOST_DENSE = 0.4  # share of numbers that are not zero: sparse products do about half of the operations a second
 LEAST_INFLUENCE = 0.01  # relative to the mean
 TINY = 1e-12
@@ -25,39 +25,18 @@ class Product:
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
-        dense = matrix.numel() < FEWEST_NUMBERS or int(matrix.count_nonzero()) > MOST_DENSE * matrix.numel()
-        self._sparse = None if dense else (_SparseRows(matrix), _SparseRows(matrix.T))
+        self._sparse = sparse_matrix(matrix, MOST_DENSE)
 
     def add_pulled(self, total: Tensor | None, forms: Tensor) -> Tensor:
         """Forms on the outputs, (outputs, count), as forms on the inputs, added in place to a total (inputs, count)."""
-        return _added(total, self.matrix.T if self._sparse is None else self._sparse[1], forms)
+        return _added(total, self.matrix.T if self._sparse is None else self._sparse.columns, forms)
 
     def add_values(self, total: Tensor | None, values: Tensor) -> Tensor:
         """The outputs of values of the inputs, (inputs, count), added in place to a total (outputs, count)."""
-        return _added(total, self.matrix if self._sparse is None else self._sparse[0], values)
+        return _added(total, self.matrix if self._sparse is None else self._sparse.rows, values)
 
 
-class _SparseRows:
-    """The numbers of a matrix (outputs, inputs) that are not zero, row after row.
-
-    A product sums weighted rows of a batch, as bags of embeddings are summed: for this PyTorch has kernels that keep a
-    row's sum in registers, with two to three times the operations a second of products with its sparse tensors.
-    """
-
-    def __init__(self, matrix: Tensor) -> None:
-        rows, self.columns = matrix.nonzero().T.contiguous()
-        self.numbers = matrix[rows, self.columns]
-        self.ends = torch.zeros(len(matrix) + 1, dtype=torch.int64)
-        self.ends[1:] = torch.bincount(rows, minlength=len(matrix)).cumsum(0)
-
-    def __matmul__(self, batch: Tensor) -> Tensor:
-        """The product with a batch (inputs, count)."""
-        return embedding_bag(
-            self.columns, batch, self.ends, mode="sum", per_sample_weights=self.numbers, include_last_offset=True
-        )
-
-
-def _added(total: Tensor | None, matrix: Tensor | _SparseRows, batch: Tensor) -> Tensor:
+def _added(total: Tensor | None, matrix: Tensor | SparseRows, batch: Tensor) -> Tensor:
     """The product of a matrix and a batch, added in place to a total."""
     if total is None:
         return matrix @ batch

@@ -13,6 +13,9 @@ from relucert.common.slicing import CHUNK_WORK, in_chunks
 from relucert.errors import NetworkError
 from relucert.network.operation import Affine, Units, differentiable
 from relucert.network.registry import register
+from relucert.network.sparse_rows import SparseMatrix, sparse_matrix
+
+MOST_DENSE = 0.1  # share of numbers that are not zero: dense products do about five times the operations a second
 
 
 @register
@@ -35,6 +38,8 @@ class Linear(Affine):
 
     def linear(self, *inputs: Tensor) -> Tensor:
         rows = inputs[0]
+        if self._sparse is not None:
+            return self._sparse.images(rows)
         if rows.numel() * len(self.weight) <= CHUNK_WORK:
             return functional.linear(rows, self.weight)
         step = CHUNK_WORK // self.weight.numel()
@@ -42,11 +47,15 @@ class Linear(Affine):
         return sums.reshape(*rows.shape[:-1], -1)
 
     def magnitude(self, *inputs: Tensor) -> Tensor:
+        if self._sparse is not None:  # rows of few numbers, whose products say far more than the whole input's length
+            return super().magnitude(*inputs)
         # Cauchy-Schwarz: a row's 2-norm times the input's. The constant exceeds what squaring may lose to underflow.
         length = inputs[0].square().sum(-1, keepdim=True).sqrt() + 2.0**-500
         return length * self._row_lengths
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        if self._sparse is not None:
+            return (self._sparse.forms_before(coefficients),)
         return (coefficients @ self.weight,)
 
     @property
@@ -57,6 +66,12 @@ class Linear(Affine):
     @differentiable
     def _row_lengths(self) -> Tensor:
         return self.weight.square().sum(1).sqrt() + 2.0**-500
+
+    @cached_property
+    @differentiable
+    def _sparse(self) -> SparseMatrix | None:
+        """The weight as far as it is not zero, where it is mostly; None where it is to have a gradient."""
+        return None if self.weight.requires_grad else sparse_matrix(self.weight, MOST_DENSE)
 
     @cached_property
     @differentiable

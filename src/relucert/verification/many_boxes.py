@@ -29,6 +29,7 @@ from relucert.verification.search import CHEAP
 from relucert.verification.specification.violations import Constraint, Violation
 
 MANY = 8  # boxes from which on batches pay
+MOVING_SHARE = 0.25  # of the inputs, at most, for few boxes to be cut as the part of the network that moves
 MEMORY = 2**28  # bytes of the bounds of one batch
 
 
@@ -57,8 +58,25 @@ class ListedViolations(NamedTuple):
 
 def listed(violations: Sequence[Violation], outputs: int) -> ListedViolations | None:
     """Those of some violations that have simple constraints; None where there are none, or few boxes in all."""
-    if len({(id(violation.low), id(violation.high)) for violation in violations}) < MANY:
+    return _simple(violations, outputs) if _boxes(violations) >= MANY else None
+
+
+def mostly_fixed(violations: Sequence[Violation], outputs: int) -> ListedViolations | None:
+    """Those of few boxes that have simple constraints and fix most inputs; None where there are none, or many boxes."""
+    simple = _simple(violations, outputs) if _boxes(violations) < MANY else None
+    if simple is None:
         return None
+    moving = simple.boxes.moving
+    places = (moving.sum(1) <= MOVING_SHARE * moving.shape[1]).nonzero().flatten().tolist()
+    return simple.pick(places) if places else None
+
+
+def _boxes(violations: Sequence[Violation]) -> int:
+    return len({(id(violation.low), id(violation.high)) for violation in violations})
+
+
+def _simple(violations: Sequence[Violation], outputs: int) -> ListedViolations | None:
+    """Those that have simple constraints; None where there are none."""
     rows: dict[int, list[list[float]]] = {}
     for number, violation in enumerate(violations):
         simple = [row for constraint in violation.constraints if (row := _row(constraint, outputs)) is not None]

@@ -75,7 +75,7 @@ class WitnessCheck:
 
     def _check(self, point: Tensor, stated: StatedBox) -> Witness | None:
         exact_point = stated.coordinates(point)
-        proven = None if self.rounds else self._proven(point, exact_point, stated)
+        proven = None if self.rounds else self._proven(exact_point, stated)
         if proven is None and not self.rounds:
             return None
         replayed = self.replay.run(point)
@@ -87,14 +87,16 @@ class WitnessCheck:
             return None
         return Witness(exact_point, replayed, proven)
 
-    def _proven(self, point: Tensor, exact_point: tuple[Fraction, ...], stated: StatedBox) -> str | None:
+    def _proven(self, exact_point: tuple[Fraction, ...], stated: StatedBox) -> str | None:
         """In which arithmetic the violation is proven; None where it is not."""
-        if stated.representable:
-            scores, errors = scores_at(self.exact, point.double()[None], RIGOROUS)
-            if bool((scores.isfinite() & errors.isfinite()).all()):
-                centres, radii = ([Fraction(number) for number in numbers[0].tolist()] for numbers in (scores, errors))
-                if stated.violated(exact_point, centres, radii):
-                    return "rigorous"
+        nearest = [float(number) for number in exact_point]
+        missed = [float_above(abs(number - Fraction(near))) for number, near in zip(exact_point, nearest, strict=True)]
+        point, errors = torch.tensor([[nearest], [missed]], dtype=torch.float64)
+        scores, doubts = scores_at(self.exact, point, RIGOROUS, errors)
+        if bool((scores.isfinite() & doubts.isfinite()).all()):
+            centres, radii = ([Fraction(number) for number in numbers[0].tolist()] for numbers in (scores, doubts))
+            if stated.violated(exact_point, centres, radii):
+                return "rigorous"
         if self._rational >= MOST_EXACT:
             return None
         self._rational += 1
