@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -191,20 +190,3 @@ def test_the_installed_command() -> None:
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "mean radius" in ended.stdout
-
-
-@pytest.mark.parametrize(("given", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
-def test_threads_that_wait_sleep_unless_the_user_has_chosen(given: dict[str, str], policy: str) -> None:
-    code = (
-        "import os, sys\n"
-        "from relucert.cli.main import main\n"
-        "before = 'torch' in sys.modules\n"
-        "sys.argv = ['relucert', 'supports']\n"
-        "main()\n"
-        "print(before, os.environ['OMP_WAIT_POLICY'])\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | given
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert ended.stdout.splitlines()[-1] == f"False {policy}"

@@ -20,9 +20,6 @@ from relucert.errors import ContradictionError, InputWarning, RelucertError, Rem
 COMMANDS = (certify, verify, attack, exact, check, estimate, compare, paper, report, train, zoo, supports)
 COLLECTED = 50_000  # new objects before garbage is looked for: imports make many, and nearly all of them stay
 WRONG, BROKEN_PIPE, CONTRADICTION, INTERRUPTED = 2, 1, 3, 130  # exit codes
-# Threads that have nothing to do sleep: by default they spin, and where others use the cores, too, every small product
-# waits for a thread that has none. OpenMP reads this when PyTorch is imported, which commands do later.
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(/\d+)?$")
 OUT_OF_MEMORY = "allocate memory"  # in the RuntimeError that PyTorch raises
@@ -70,8 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.process = argv is None  # whether the process is the command's own
     if arguments.process:
         gc.set_threshold(COLLECTED)
-        for name, value in WAITING.items():
-            os.environ.setdefault(name, value)
     try:
         with _printed_warnings():
             code: int = arguments.run(arguments)
