@@ -11,6 +11,12 @@ from relucert.errors import LoadError
 GZIP = b"\x1f\x8b"  # how a gzipped file begins
 
 
+def packed_beside(path: Path) -> str:
+    """What to say of a missing file that is there gzipped; nothing where it is not."""
+    gzipped = path.with_name(f"{path.name}.gz")
+    return f"; {gzipped.name} is there, which is read as it is" if gzipped.is_file() else ""
+
+
 def content(path: Path, most: int) -> bytes:
     """The content of a file, unpacked where it is gzipped; raises OSError where it can't be read, and LoadError where
     it is damaged, or longer than `most` bytes."""

@@ -45,6 +45,8 @@ def test_a_compressed_file_is_the_same_network(tmp_path: Path, apart: bool) -> N
     plain = load(path)
     packed.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
+    with pytest.raises(LoadError, match=r"a\.onnx\.gz is there"):
+        load(path)
     assert file_digest(packed) == digest
     loaded = load(packed)
     assert (loaded.name, fingerprint(loaded)) == (plain.name, fingerprint(plain))

@@ -192,6 +192,9 @@ def test_files(tmp_path: Path) -> None:
             Query.read(tmp_path / name)
     with pytest.raises(RelucertError, match="can't read"):
         Query.read(tmp_path / "nowhere.vnnlib")
+    plain.unlink()
+    with pytest.raises(RelucertError, match=r"a\.vnnlib\.gz is there"):
+        Query.read(plain)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def check_file(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(9)
     except FileNotFoundError:
-        raise LoadError(f"there is no file {path}; check the path") from None
+        raise LoadError(f"there is no file {path}{packed.packed_beside(path) or '; check the path'}") from None
     except (OSError, ValueError) as error:
         raise LoadError(f"{path} can't be read: {one_line(error)}") from error
     if not head:

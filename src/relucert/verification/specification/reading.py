@@ -44,7 +44,8 @@ def read(path: str | os.PathLike[str]) -> PropertyFile:
     try:
         text = packed.content(file_path, MOST_BYTES).decode("utf-8")
     except OSError as error:
-        raise LoadError(f"can't read the property {file_path}: {error.strerror or error}") from error
+        beside = packed.packed_beside(file_path) if isinstance(error, FileNotFoundError) else ""
+        raise LoadError(f"can't read the property {file_path}: {error.strerror or error}{beside}") from error
     except UnicodeDecodeError:
         raise LoadError(f"the property {file_path} is no text") from None
     return PropertyFile(file_path, text)
